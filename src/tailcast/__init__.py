@@ -1,0 +1,1 @@
+"""Bayesian latency forecasts for LLM serving."""

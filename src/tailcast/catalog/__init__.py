@@ -1,0 +1,1 @@
+"""Facts about accelerators, LLMs and workloads, by name."""

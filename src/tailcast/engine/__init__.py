@@ -1,0 +1,1 @@
+"""One simulated replica: scheduler, KV cache, compiled kernel."""

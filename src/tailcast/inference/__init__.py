@@ -1,0 +1,1 @@
+"""Latency model and data to a posterior."""

@@ -1,0 +1,1 @@
+"""The three-number queueing model: chain, sizing, tuner."""

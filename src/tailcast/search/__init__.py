@@ -1,0 +1,1 @@
+"""Candidate spaces raced on posterior draws."""

@@ -1,0 +1,1 @@
+"""What was measured: experiments (summaries), per-request traces and their importers."""

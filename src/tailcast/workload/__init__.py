@@ -1,0 +1,1 @@
+"""Requests from a description: arrivals, lengths, shared prefixes, sessions."""
