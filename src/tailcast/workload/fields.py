@@ -1,7 +1,8 @@
 """Typed reading of a mapping that a person wrote, with the place in every complaint."""
 
+import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tailcast.errors import InputError, UsageError, near_name
@@ -19,9 +20,21 @@ class Fields:
         What the file holds at this place; anything but a table is refused.
     where : str
         Place named in messages, for example ``"study.toml [workload]"``.
+    path : str
+        Dotted path of this table, for `read`.
+    read : dict, optional
+        Shared with the table around this one.
+
+    Attributes
+    ----------
+    read : dict of str
+        Every value that was looked at and present, as text by dotted path: what the file means,
+        free of its layout, order and remarks.
     """
 
-    def __init__(self, mapping: object, where: str) -> None:
+    def __init__(
+        self, mapping: object, where: str, path: str = "", read: dict[str, str] | None = None
+    ) -> None:
         if not isinstance(mapping, Mapping):
             raise InputError(f"{where}: expected a table of keys, got {mapping!r:.60}")
         for key in mapping:
@@ -29,7 +42,9 @@ class Fields:
                 raise InputError(f"{where}: key {key!r} is not text")
         self._mapping: Mapping[str, Any] = mapping
         self._known: list[str] = []
+        self._path = path
         self.where = where
+        self.read: dict[str, str] = {} if read is None else read
 
     def __contains__(self, key: str) -> bool:
         return self._mapping.get(key) is not None
@@ -56,11 +71,14 @@ class Fields:
         """
         self._known.append(key)
         value = self._mapping.get(key)
-        if value is not None:
-            return value
-        if default is _REQUIRED:
-            raise InputError(f"{self.where}: {key} is missing")
-        return default
+        if value is None:
+            if default is _REQUIRED:
+                raise InputError(f"{self.where}: {key} is missing")
+            return default
+        if not isinstance(value, Mapping) and not _of_tables(value):
+            number = _as_number(value)
+            self.read[f"{self._path}.{key}"] = repr(value if number is None else number)
+        return value
 
     def number(self, key: str, default: Any = _REQUIRED) -> Any:
         """Finite number.
@@ -216,7 +234,7 @@ class Fields:
             Reader of the nested table; None where the key is absent.
         """
         value = self.raw(key)
-        return None if value is None else Fields(value, f"{self.where} {key}")
+        return None if value is None else self.nested(value, key)
 
     def tables(self, key: str) -> "list[Fields]":
         """List of nested tables.
@@ -241,7 +259,7 @@ class Fields:
             return []
         if not isinstance(value, list | tuple) or not value:
             raise InputError(f"{self.where}: {key} must be a list of tables, got {value!r:.60}")
-        return [Fields(item, f"{self.where} {key}[{i}]") for i, item in enumerate(value)]
+        return [self.nested(item, f"{key}[{i}]") for i, item in enumerate(value)]
 
     def unused(self) -> tuple[str, ...]:
         """Keys of the table that nobody has looked at.
@@ -252,6 +270,42 @@ class Fields:
             In the order of the file.
         """
         return tuple(key for key in self._mapping if key not in self._known)
+
+    def ignore_unused(self) -> tuple[str, ...]:
+        """Let remarks pass, but not a key that looks like a misspelt one.
+
+        Returns
+        -------
+        tuple of str
+            Dotted paths of the keys that were ignored.
+
+        Raises
+        ------
+        InputError
+            If an unknown key is nearly a known one.
+        """
+        for key in self.unused():
+            near = difflib.get_close_matches(key, self._known, n=1, cutoff=0.8)
+            if near:
+                raise InputError(f"{self.where}: unknown key {key!r}; did you mean {near[0]!r}?")
+        return tuple(f"{self._path}.{key}".lstrip(".") for key in self.unused())
+
+    def nested(self, value: object, key: str) -> "Fields":
+        """Reader of a value that is known to be a table.
+
+        Parameters
+        ----------
+        value : object
+            The table.
+        key : str
+            Its key in this table.
+
+        Returns
+        -------
+        Fields
+            Shares `read` with this table.
+        """
+        return Fields(value, f"{self.where} {key}", f"{self._path}.{key}", self.read)
 
     def refuse_unused(self, known: Iterable[str] = ()) -> None:
         """Complain about the first key that nobody has looked at.
@@ -271,6 +325,10 @@ class Fields:
             raise InputError(f"{self.where}: unknown key {key!r}; {hint}")
 
 
+def _of_tables(value: object) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+
+
 def _as_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -278,3 +336,31 @@ def _as_number(value: object) -> float | None:
         return float(value)
     except (ValueError, OverflowError):
         return None
+
+
+def placed[T](where: str, build: Callable[..., T], **arguments: Any) -> T:
+    """Build something that checks itself, and put the place in front of its complaint.
+
+    Parameters
+    ----------
+    where : str
+        Place named in messages.
+    build : callable
+        For example a frozen dataclass.
+    **arguments : object
+        Passed on.
+
+    Returns
+    -------
+    object
+        What `build` returns.
+
+    Raises
+    ------
+    InputError
+        If `build` raises one.
+    """
+    try:
+        return build(**arguments)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from tailcast.errors import InputError, near_name
 from tailcast.workload.arrivals import Arrivals, Stage
-from tailcast.workload.fields import Fields
+from tailcast.workload.fields import Fields, placed
 from tailcast.workload.lengths import (
     Constant,
     Empirical,
@@ -83,7 +83,7 @@ def workload_from_mapping(
     fields.refuse_unused({"preset"})
     if not spec["stages"] and spec["concurrency"] is None:
         raise InputError(f"{where}: no load given; say rate = ... or concurrency = ...")
-    return _placed(where, Workload, **spec)
+    return placed(where, Workload, **spec)
 
 
 def length_law(fields: Fields, key: str, folder: Path | None = None) -> LengthLaw:
@@ -110,8 +110,8 @@ def length_law(fields: Fields, key: str, folder: Path | None = None) -> LengthLa
     """
     value = fields.raw(key)
     if not isinstance(value, Mapping):
-        return _placed(f"{fields.where} {key}", Constant, value=fields.whole(key))
-    table = Fields(value, f"{fields.where} {key}")
+        return placed(f"{fields.where} {key}", Constant, value=fields.whole(key))
+    table = fields.nested(value, key)
     name = table.text("law").lower().replace("-", "")
     if name not in _LAWS:
         raise InputError(f"{table.where}: no length law {name!r}; {near_name(name, _LAWS)}")
@@ -138,9 +138,9 @@ def arrivals_from(fields: Fields) -> Arrivals | None:
         return None
     where = f"{fields.where} arrivals"
     if not isinstance(value, Mapping):
-        return _placed(where, Arrivals, process=fields.text("arrivals"))
-    table = Fields(value, where)
-    arrivals = _placed(where, Arrivals, process=table.text("process"), cv=table.number("cv", None))
+        return placed(where, Arrivals, process=fields.text("arrivals"))
+    table = fields.nested(value, "arrivals")
+    arrivals = placed(where, Arrivals, process=table.text("process"), cv=table.number("cv", None))
     table.refuse_unused()
     return arrivals
 
@@ -167,7 +167,7 @@ def _stages(fields: Fields) -> tuple[Stage, ...]:
     stages = []
     for table in tables:
         stages.append(
-            _placed(
+            placed(
                 table.where,
                 Stage,
                 rate=table.number("rate"),
@@ -176,7 +176,7 @@ def _stages(fields: Fields) -> tuple[Stage, ...]:
         )
         table.refuse_unused()
     if rate is not None:
-        stages.append(_placed(fields.where, Stage, rate=rate, duration=duration))
+        stages.append(placed(fields.where, Stage, rate=rate, duration=duration))
     return tuple(stages)
 
 
@@ -186,9 +186,9 @@ def _concurrency(fields: Fields) -> Concurrency | None:
         return None
     where = f"{fields.where} concurrency"
     if not isinstance(value, Mapping):
-        return _placed(where, Concurrency, users=fields.whole("concurrency"))
-    table = Fields(value, where)
-    loop = _placed(
+        return placed(where, Concurrency, users=fields.whole("concurrency"))
+    table = fields.nested(value, "concurrency")
+    loop = placed(
         where,
         Concurrency,
         users=table.whole("users"),
@@ -226,7 +226,7 @@ def _class(fields: Fields, folder: Path | None, own: dict[str, Any]) -> RequestC
         )
     elif "input_tokens" in fields or "output_tokens" in fields:
         raise InputError(f"{fields.where}: lengths already give input_tokens and output_tokens")
-    return _placed(
+    return placed(
         fields.where,
         RequestClass,
         input_tokens=(paired or laws)[0],
@@ -250,8 +250,8 @@ def _paired_lengths(fields: Fields, folder: Path | None) -> tuple[Empirical, Emp
     table.refuse_unused()
     first, second = _file_columns(path, columns, table.where)
     return (
-        _placed(table.where, Empirical, values=first),
-        _placed(table.where, Empirical, values=second),
+        placed(table.where, Empirical, values=first),
+        placed(table.where, Empirical, values=second),
     )
 
 
@@ -260,7 +260,7 @@ def _prefix(table: Fields | None) -> SharedPrefix | None:
         return None
     tokens, groups = table.whole("tokens"), table.whole("groups", 1)
     table.refuse_unused()
-    return _placed(table.where, SharedPrefix, tokens=tokens, groups=groups)
+    return placed(table.where, SharedPrefix, tokens=tokens, groups=groups)
 
 
 def _repeat(table: Fields | None) -> RepeatedPrompts | None:
@@ -268,13 +268,13 @@ def _repeat(table: Fields | None) -> RepeatedPrompts | None:
         return None
     distinct, order = table.whole("distinct"), table.text("order", "cycled")
     table.refuse_unused()
-    return _placed(table.where, RepeatedPrompts, distinct=distinct, order=order)
+    return placed(table.where, RepeatedPrompts, distinct=distinct, order=order)
 
 
 def _session(table: Fields | None, folder: Path | None) -> Session | None:
     if table is None:
         return None
-    session = _placed(
+    session = placed(
         table.where,
         Session,
         turns=length_law(table, "turns", folder),
@@ -289,9 +289,9 @@ def _session(table: Fields | None, folder: Path | None) -> Session | None:
 def _law(name: str, table: Fields, folder: Path | None) -> LengthLaw:
     where = table.where
     if name == "constant":
-        return _placed(where, Constant, value=table.whole("value"))
+        return placed(where, Constant, value=table.whole("value"))
     if name == "uniform":
-        return _placed(where, Uniform, minimum=table.whole("min"), maximum=table.whole("max"))
+        return placed(where, Uniform, minimum=table.whole("min"), maximum=table.whole("max"))
     if name == "empirical":
         return _empirical(table, folder)
     bounds = {}
@@ -300,7 +300,7 @@ def _law(name: str, table: Fields, folder: Path | None) -> LengthLaw:
         if value is not None:
             bounds[field] = value
     if name == "gaussian":
-        return _placed(where, Gaussian, mean=table.number("mean"), sd=table.number("sd"), **bounds)
+        return placed(where, Gaussian, mean=table.number("mean"), sd=table.number("sd"), **bounds)
     if "mean" in table:  # moments of the law before clamping
         mean, sd = table.number("mean"), table.number("sd")
         if not (mean > 0 and sd >= 0):
@@ -309,7 +309,7 @@ def _law(name: str, table: Fields, folder: Path | None) -> LengthLaw:
         median = mean / math.sqrt(1 + (sd / mean) ** 2)
     else:
         median, sigma = table.number("median"), table.number("sigma")
-    return _placed(where, LogNormal, median=median, sigma=sigma, **bounds)
+    return placed(where, LogNormal, median=median, sigma=sigma, **bounds)
 
 
 def _empirical(table: Fields, folder: Path | None) -> Empirical:
@@ -320,7 +320,7 @@ def _empirical(table: Fields, folder: Path | None) -> Empirical:
             names.append(table.text("weights_column"))
         columns = _file_columns(path, tuple(names), table.where)
         weights = columns[1] if len(columns) > 1 else None
-        return _placed(table.where, Empirical, values=columns[0], weights=weights)
+        return placed(table.where, Empirical, values=columns[0], weights=weights)
     values, weights = table.raw("values"), table.raw("weights")
     for key, value in (("values", values), ("weights", weights)):
         numbers = isinstance(value, list | tuple) and all(
@@ -328,7 +328,7 @@ def _empirical(table: Fields, folder: Path | None) -> Empirical:
         )
         if not numbers and not (key == "weights" and value is None):
             raise InputError(f"{table.where}: {key} must be a list of numbers, got {value!r:.60}")
-    return _placed(
+    return placed(
         table.where,
         Empirical,
         values=tuple(values),
@@ -365,11 +365,3 @@ def _cell(path: Path, line: int, name: str, text: str | None) -> float:
     if not math.isfinite(value):
         raise InputError(f"{path}:{line}: {name} must be a number, got {text!r}")
     return int(value) if value == int(value) else value
-
-
-def _placed[T](where: str, build: type[T], **arguments: Any) -> T:
-    """Construct a checked dataclass; its complaint gets the place in front."""
-    try:
-        return build(**arguments)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error

@@ -137,18 +137,14 @@ def _class_columns(
 ) -> dict[str, NDArray[Any]]:
     """Columns of one class, drawn for all rows so that weights shift nothing."""
     n, name = len(rows.start), kind.name
-    own, output = _lengths(kind, seed, n)
     prefix = np.full(n, -1)
-    content = np.full(n, -1)
+    content = np.full(n, -1) if kind.repeat is None else _prompts(kind, seed, mine)
+    own, output = _lengths(kind, seed, content)
     if kind.prefix is not None:
         pick = stream(seed, "prefix", name).random(n)[rows.first]
         prefix = np.floor(pick * kind.prefix.groups).astype(np.int64)
-    if kind.repeat is not None:
-        distinct = kind.repeat.distinct
-        content = _prompts(kind, seed, mine)
-        own = kind.input_tokens.tokens(stream(seed, "input", name), distinct)[content]
-        if kind.prefix is not None:
-            prefix = content * kind.prefix.groups // distinct
+        if kind.repeat is not None:
+            prefix = content * kind.prefix.groups // kind.repeat.distinct
     prefix_tokens = kind.prefix.tokens if kind.prefix is not None else 0
     history = np.zeros(n, dtype=np.int64)
     growing = kind.session is not None and kind.session.history
@@ -169,9 +165,13 @@ def _class_columns(
     }
 
 
-def _lengths(kind: RequestClass, seed: int, n: int) -> tuple[Ints, Ints]:
+def _lengths(kind: RequestClass, seed: int, content: Ints) -> tuple[Ints, Ints]:
+    n = len(content)
     rng = stream(seed, "input", kind.name)
     first, second = kind.input_tokens, kind.output_tokens
+    if kind.repeat is not None:
+        own = first.tokens(rng, kind.repeat.distinct)[content]
+        return own, second.tokens(stream(seed, "output", kind.name), n)
     if kind.paired_lengths and isinstance(first, Empirical) and isinstance(second, Empirical):
         row = first.rows(rng, n)
         return np.asarray(first.values)[row], np.asarray(second.values)[row]
@@ -185,8 +185,8 @@ def _prompts(kind: RequestClass, seed: int, mine: NDArray[np.bool_]) -> Ints:
     if kind.repeat and kind.repeat.order == "random":
         return np.floor(rng.random(len(mine)) * distinct).astype(np.int64)
     turn = np.maximum(np.cumsum(mine) - 1, 0) % distinct
-    shuffled: Ints = rng.permutation(distinct)
-    return shuffled[turn]
+    prompts: Ints = rng.permutation(distinct)[turn]
+    return prompts
 
 
 def _think(session: Session | None, seed: int, name: str, n: int) -> Floats:
