@@ -1,0 +1,1 @@
+"""Tests of one replica: the compiled engine against a plain one, laws and closed forms."""
