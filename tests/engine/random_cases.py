@@ -52,10 +52,13 @@ def random_case(seed: int) -> Case:
 
 
 def _law(rng: np.random.Generator, exact: bool) -> StepLaw:
-    """Milliseconds a step, with some terms switched off."""
+    """Milliseconds a step, with some terms switched off; a coarse law knows whole ticks only."""
+    coarse = exact and bool(rng.random() < 0.6)
 
     def term(scale: float, chance: float = 0.7) -> float:
         value = float(rng.uniform(0.2, 2.0)) * scale if rng.random() < chance else 0.0
+        if coarse:
+            return TICK * round(value / 2e-3) if scale >= 1e-3 else 0.0
         unit = TICK if scale >= TICK else 2.0**-20
         return round(value / unit) * unit if exact else value
 
