@@ -53,8 +53,3 @@ class Limits:
                     raise UsageError(f"{field.name} must lie in {least}..2147483647, got {value!r}")
         if not self.horizon > 0:
             raise UsageError(f"horizon must be positive, got {self.horizon!r}")
-        if not self.chunked_prefill and self.max_model_len > self.max_num_batched_tokens:
-            raise UsageError(
-                f"without chunked prefill max_num_batched_tokens must be at least max_model_len "
-                f"{self.max_model_len}, got {self.max_num_batched_tokens}"
-            )

@@ -1,0 +1,1 @@
+"""Exact re-implementation of BLIS (inference-sim), quirks included, in integer microseconds."""
