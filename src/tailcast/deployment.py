@@ -18,7 +18,7 @@ from tailcast.llm import Llm, quantised
 
 _GIBI = 2.0**30
 _SCHEDULERS = ("fcfs", "priority")
-_WEIGHTS = ("bf16", "fp8", "int8", "int4")
+_WEIGHTS = ("bf16", "fp16", "fp8", "int8", "int4")
 _KV_DTYPES = ("auto", "bf16", "fp8")
 _ASYNC_SINCE = (0, 14)
 
@@ -152,7 +152,8 @@ class Deployment:
     Parameters
     ----------
     llm : Llm
-        The LLM as published; `served_llm` is what the engine really runs.
+        The LLM. The attribute is the LLM as served: weights in the format asked for, windows that no
+        request outgrows counted as full attention.
     accelerator : Accelerator
         What it runs on.
     tensor_parallel : int
@@ -163,8 +164,8 @@ class Deployment:
     engine : EngineSettings
         Limits and switches.
     weights : str, optional
-        Format of the weights (``"bf16"``, ``"fp8"``, ``"int8"``, ``"int4"``) where it differs from
-        the LLM's own.
+        Format of the weights where it differs from the LLM's own: ``"bf16"`` or ``"fp16"`` (both
+        mean 16 bits), ``"fp8"``, ``"int8"``, ``"int4"``.
     kv_dtype : str
         ``"auto"`` (as the checkpoint says, else 16 bits), ``"bf16"`` or ``"fp8"``.
     kv_blocks : int, optional
@@ -198,18 +199,11 @@ class Deployment:
                 f"positions that {self.llm.name} was made for"
             )
         check_heads(self.llm, self.tensor_parallel)
+        object.__setattr__(self, "llm", self._as_served())
         if self.kv_blocks is None:
             self.kv_block_count  # noqa: B018  (refuses weights that do not fit)
         else:
             _whole("kv_blocks", self.kv_blocks, 1)
-
-    @property
-    def served_llm(self) -> Llm:
-        """The LLM as served: weights in their format, windows that no request reaches dropped."""
-        llm = self.llm if self.weights is None else quantised(self.llm, self.weights)
-        if llm.sliding_window >= (self.engine.max_model_len or llm.max_position):
-            llm = replace(llm, sliding_window=0, n_window_layers=0)
-        return llm
 
     @property
     def n_accelerators(self) -> int:
@@ -219,7 +213,7 @@ class Deployment:
     @property
     def weight_dtype(self) -> str:
         """Format of the weights as served, for example ``"fp8"``."""
-        return self.served_llm.quantisation.scheme
+        return self.llm.quantisation.scheme
 
     @property
     def peak_flops(self) -> float:
@@ -227,7 +221,7 @@ class Deployment:
 
         FP8 only where weights and activations are FP8 and the accelerator has it.
         """
-        return self.accelerator.peak_flops(self.served_llm.quantisation.compute)
+        return self.accelerator.peak_flops(self.llm.quantisation.compute)
 
     @property
     def attention_peak_flops(self) -> float:
@@ -240,7 +234,7 @@ class Deployment:
 
         Each product counts at the peak of its own format, and is shared by `tensor_parallel`.
         """
-        flops = self.served_llm.matmul_flops_by_dtype
+        flops = self.llm.matmul_flops_by_dtype
         seconds = sum(flop / self.accelerator.peak_flops(dtype) for dtype, flop in flops.items())
         return seconds / self.tensor_parallel
 
@@ -252,27 +246,26 @@ class Deployment:
 
     @property
     def kv_bytes_per_token_per_accelerator(self) -> float:
-        """KV bytes of one token in the full-attention layers, on one accelerator."""
-        return self.served_llm.kv_bytes_per_token * self._kv_scale
+        """KV bytes of one token in all layers, on one accelerator."""
+        llm = self.llm
+        return (llm.kv_bytes_per_token + llm.window_kv_bytes_per_token) * self._kv_scale
 
     @property
     def window_kv_bytes_per_token_per_accelerator(self) -> float:
-        """KV bytes of one token in the windowed layers, on one accelerator."""
-        return self.served_llm.window_kv_bytes_per_token * self._kv_scale
+        """The part of it in windowed layers, which forget tokens beyond their window."""
+        return self.llm.window_kv_bytes_per_token * self._kv_scale
 
     @property
     def weight_bytes_per_accelerator(self) -> float:
         """Bytes of weights resident on one accelerator."""
-        return weight_bytes_per_accelerator(
-            self.served_llm, self.tensor_parallel, self.data_parallel
-        )
+        return weight_bytes_per_accelerator(self.llm, self.tensor_parallel, self.data_parallel)
 
     @property
     def kv_block_count(self) -> int:
         """Blocks of the KV cache of one rank: as given, else computed from memory."""
         if self.kv_blocks is not None:
             return self.kv_blocks
-        blocks = self._computed_blocks(self.served_llm, self.tensor_parallel)
+        blocks = self._computed_blocks(self.llm, self.tensor_parallel)
         if blocks < 1:
             raise CapacityError(self._does_not_fit())
         return blocks
@@ -282,6 +275,13 @@ class Deployment:
         """Tokens of one request at most, never more than the KV cache holds."""
         asked = self.engine.max_model_len or self.llm.max_position
         return min(asked, self.kv_block_count * self.engine.block_size)
+
+    def _as_served(self) -> Llm:
+        longest = self.engine.max_model_len or self.llm.max_position
+        llm = replace(self.llm, longest_context=longest)
+        if self.weights is None:
+            return llm
+        return quantised(llm, "bf16" if self.weights == "fp16" else self.weights)
 
     @property
     def _kv_scale(self) -> float:
@@ -310,7 +310,7 @@ class Deployment:
         )
 
     def _does_not_fit(self) -> str:
-        llm, tp = self.served_llm, self.tensor_parallel
+        llm, tp = self.llm, self.tensor_parallel
         usable = self.accelerator.memory * self.engine.gpu_memory_utilization / _GIBI
         text = (
             f"{llm.name} ({llm.quantisation.scheme} weights, "

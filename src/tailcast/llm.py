@@ -61,6 +61,9 @@ class Llm:
         Storage and compute formats of the weights.
     tower_parameters : int
         Parameters of a vision tower: resident, never read for text.
+    longest_context : int
+        Tokens of the longest request that is served; a window at least as long hides nothing, so
+        its layers count as full attention. 0 stands for `max_position`.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Llm:
     max_position: int
     quantisation: Quantisation
     tower_parameters: int = 0
+    longest_context: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -121,9 +125,23 @@ class Llm:
         return self.n_layers - self.n_moe_layers
 
     @property
+    def n_hiding_layers(self) -> int:
+        """Windowed layers whose window is shorter than the longest request."""
+        longest = self.longest_context or self.max_position
+        return self.n_window_layers if self.sliding_window < longest else 0
+
+    @property
     def n_full_layers(self) -> int:
-        """Layers that attend to the whole context."""
-        return self.n_layers - self.n_window_layers
+        """Layers that attend to the whole context of every request."""
+        return self.n_layers - self.n_hiding_layers
+
+    @property
+    def n_quantised_layers(self) -> int:
+        """Layers with products of quantised weights."""
+        formats = self.quantisation
+        if formats.attention < 2.0 or formats.ffn < 2.0:
+            return self.n_layers
+        return self.n_moe_layers if formats.experts < 2.0 else 0
 
     @property
     def kv_projection_parameters(self) -> int:
@@ -230,7 +248,7 @@ class Llm:
     @property
     def window_attention_flops_per_token(self) -> float:
         """FLOPs of the windowed layers for one token, charged the whole window."""
-        pair = 2.0 * self.n_window_layers * self.n_heads * (self.head_dim + self.v_head_dim)
+        pair = 2.0 * self.n_hiding_layers * self.n_heads * (self.head_dim + self.v_head_dim)
         return pair * self.sliding_window
 
     @property
@@ -255,6 +273,24 @@ class Llm:
         )
 
     @property
+    def quantised_fixed_weight_bytes(self) -> float:
+        """The part of `fixed_weight_bytes` that is stored in fewer than 16 bits."""
+        formats, total = self.quantisation, 0.0
+        ffn = self.dense_ffn_parameters + self.shared_expert_parameters
+        for parameters, width in (
+            (self.attention_parameters, formats.attention),
+            (ffn, formats.ffn),
+        ):
+            plain = _share_at_16_bits(width, formats)
+            total += parameters * (width - 2.0 * plain)
+        return total
+
+    @property
+    def quantised_experts(self) -> bool:
+        """Whether routed experts are stored in fewer than 16 bits."""
+        return self.is_moe and self.quantisation.experts < 2.0
+
+    @property
     def expert_weight_bytes(self) -> float:
         """Bytes of one routed expert summed over all mixture-of-experts layers."""
         return self.expert_parameters * self.quantisation.experts
@@ -274,7 +310,7 @@ class Llm:
     @property
     def window_kv_bytes_per_token(self) -> float:
         """KV cache bytes of one token in all windowed layers, at the 16-bit dtype."""
-        return self.n_window_layers * self._kv_bytes_per_layer
+        return self.n_hiding_layers * self._kv_bytes_per_layer
 
     @property
     def _kv_bytes_per_layer(self) -> float:

@@ -34,7 +34,7 @@ def accelerator(name: str) -> Accelerator:
     return entries[find_entry("accelerator", name, _spelling(name), _index())]
 
 
-def accelerator_names() -> list[str]:
+def names() -> list[str]:
     """Canonical names, sorted.
 
     Returns

@@ -54,7 +54,7 @@ def llm(name_or_path: str | Path) -> Llm:
     return _entry(find_entry("LLM", name_or_path, spelled, index))
 
 
-def llm_names() -> list[str]:
+def names() -> list[str]:
     """Canonical names, sorted.
 
     Returns
@@ -72,13 +72,13 @@ def _spelling(name: str) -> str:
 
 @cache
 def _index() -> dict[str, str]:
-    names: dict[str, list[str]] = {}
+    aliases_by_name: dict[str, list[str]] = {}
     for name, record in _records().items():
         aliases = record["aliases"]
         if not isinstance(aliases, list):
             raise CatalogError(f"{name}.json: aliases must be a list")
-        names[name] = [str(alias) for alias in aliases]
-    return name_index(names, _spelling)
+        aliases_by_name[name] = [str(alias) for alias in aliases]
+    return name_index(aliases_by_name, _spelling)
 
 
 @cache
