@@ -2,22 +2,26 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tailcast.catalog.accelerators import accelerator
 from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment, EngineSettings
-from tailcast.errors import CapacityError, CatalogError, InputError, TailcastError
+from tailcast.errors import CapacityError, CatalogError, InputError, TailcastError, UsageError
 from tailcast.request import RequestTable
 from tailcast.traces.executed import executed_workload
 from tailcast.traces.observed import Observed, observed_records
 from tailcast.traces.yaml_file import read_yaml
-from tailcast.workload.fields import Fields, placed
+from tailcast.workload.fields import Fields
 from tailcast.workload.materialise import materialise
 from tailcast.workload.spec import Workload
 
+# Other names of a format; "auto" is the LLM's own. Both 16-bit formats weigh the same.
+_WEIGHTS = {"auto": None, "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16", "half": "bf16"}
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -277,24 +281,36 @@ def _deployment(fields: Fields) -> tuple[Deployment, tuple[str, ...]]:
     model, gpu = fields.text("model"), fields.text("gpu")
     sizes = {key: fields.whole(key, 1) for key in ("tensor_parallel", "data_parallel")}
     weights, kv_dtype = fields.text("weights", None), fields.text("kv_dtype", "auto")
+    if weights is not None:
+        weights = _WEIGHTS.get(weights.lower(), weights.lower())
     table = fields.table("engine") or fields.nested({}, "engine")
     settings, kv_blocks = _engine(table)
     ignored = (*fields.ignore_unused(), *table.ignore_unused())
-    deployment = placed(
-        fields.where,
-        Deployment,
-        llm=llm(model),
-        accelerator=accelerator(gpu),
-        engine=settings,
-        weights=weights,
-        kv_dtype=kv_dtype,
-        kv_blocks=kv_blocks,
-        **sizes,
-    )
+    with _served(fields.where):
+        deployment = Deployment(
+            llm=llm(model),
+            accelerator=accelerator(gpu),
+            engine=EngineSettings(**settings),
+            weights=weights,
+            kv_dtype=kv_dtype,
+            kv_blocks=kv_blocks,
+            **sizes,
+        )
     return deployment, ignored
 
 
-def _engine(table: Fields) -> tuple[EngineSettings, int | None]:
+@contextmanager
+def _served(where: str) -> Iterator[None]:
+    """Put the place in front of complaints; what a file says is no usage error."""
+    try:
+        yield
+    except (CatalogError, CapacityError) as error:
+        raise type(error)(f"{where}: {error}") from error
+    except (UsageError, InputError) as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def _engine(table: Fields) -> tuple[dict[str, Any], int | None]:
     readers = {
         "name": table.text,
         "version": table.text,
@@ -313,7 +329,7 @@ def _engine(table: Fields) -> tuple[EngineSettings, int | None]:
     }
     given = {key: read(key, None) for key, read in readers.items()}
     settings = {key: value for key, value in given.items() if value is not None}
-    return placed(table.where, EngineSettings, **settings), table.whole("kv_blocks", None)
+    return settings, table.whole("kv_blocks", None)
 
 
 def _content_hash(

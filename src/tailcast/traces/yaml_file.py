@@ -23,6 +23,13 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+# A date stays the text that the file has.
+_Loader.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def read_yaml(path: Path) -> Any:
     """Content of a YAML file.
 
@@ -34,7 +41,7 @@ def read_yaml(path: Path) -> Any:
     Returns
     -------
     object
-        Mappings, lists and scalars; dates stay text-like objects of YAML.
+        Mappings, lists and scalars; dates stay text.
 
     Raises
     ------

@@ -193,13 +193,13 @@ class Empirical:
 
     Parameters
     ----------
-    values : tuple of int
-        Tokens, at least 1 each.
+    values : tuple of float
+        Whole numbers of tokens, at least 1 each.
     weights : tuple of float, optional
         Relative frequency of each value; equal where absent.
     """
 
-    values: tuple[int, ...]
+    values: tuple[float, ...]
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,5 @@
 """The ``[workload]`` table of a study file."""
 
-import csv
-import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 from tailcast.errors import InputError, near_name
 from tailcast.workload.arrivals import Arrivals, Stage
+from tailcast.workload.csv_file import CsvFile
 from tailcast.workload.fields import Fields, placed
 from tailcast.workload.lengths import (
     Constant,
@@ -248,7 +247,7 @@ def _paired_lengths(fields: Fields, folder: Path | None) -> tuple[Empirical, Emp
     path = (folder or Path()) / table.text("file")
     columns = (table.text("input_column"), table.text("output_column"))
     table.refuse_unused()
-    first, second = _file_columns(path, columns, table.where)
+    first, second = _file_columns(path, columns)
     return (
         placed(table.where, Empirical, values=first),
         placed(table.where, Empirical, values=second),
@@ -318,7 +317,7 @@ def _empirical(table: Fields, folder: Path | None) -> Empirical:
         names = [table.text("column")]
         if "weights_column" in table:
             names.append(table.text("weights_column"))
-        columns = _file_columns(path, tuple(names), table.where)
+        columns = _file_columns(path, tuple(names))
         weights = columns[1] if len(columns) > 1 else None
         return placed(table.where, Empirical, values=columns[0], weights=weights)
     values, weights = table.raw("values"), table.raw("weights")
@@ -336,32 +335,9 @@ def _empirical(table: Fields, folder: Path | None) -> Empirical:
     )
 
 
-def _file_columns(path: Path, names: tuple[str, ...], where: str) -> tuple[tuple[float, ...], ...]:
-    """Numbers of some columns of a CSV file, gzipped or not."""
-    columns: list[list[float]] = [[] for _ in names]
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            known = reader.fieldnames or []
-            for name in names:
-                if name not in known:
-                    raise InputError(f"{path}: no column {name!r}; {near_name(name, known)}")
-            for row in reader:
-                for name, column in zip(names, columns, strict=True):
-                    column.append(_cell(path, reader.line_num, name, row[name]))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{where}: cannot read {path}: {error}") from error
-    if not columns[0]:
+def _file_columns(path: Path, names: tuple[str, ...]) -> tuple[tuple[float, ...], ...]:
+    file = CsvFile(path)
+    file.require(names)
+    if not len(file):
         raise InputError(f"{path}: no rows")
-    return tuple(tuple(column) for column in columns)
-
-
-def _cell(path: Path, line: int, name: str, text: str | None) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{path}:{line}: {name} must be a number, got {text!r}")
-    return int(value) if value == int(value) else value
+    return tuple(tuple(file.numbers(name).tolist()) for name in names)

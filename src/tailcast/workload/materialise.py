@@ -174,7 +174,8 @@ def _lengths(kind: RequestClass, seed: int, content: Ints) -> tuple[Ints, Ints]:
         return own, second.tokens(stream(seed, "output", kind.name), n)
     if kind.paired_lengths and isinstance(first, Empirical) and isinstance(second, Empirical):
         row = first.rows(rng, n)
-        return np.asarray(first.values)[row], np.asarray(second.values)[row]
+        tables = [np.asarray(law.values, dtype=np.int64) for law in (first, second)]
+        return tables[0][row], tables[1][row]
     return first.tokens(rng, n), second.tokens(stream(seed, "output", kind.name), n)
 
 

@@ -1,0 +1,93 @@
+"""Between the server block of a trace and a deployment."""
+
+from tailcast.catalog.accelerators import accelerator
+from tailcast.catalog.llms import llm
+from tailcast.deployment import Deployment, EngineSettings, engine_defaults
+from tailcast.errors import InputError
+from tailcast.traces.trace_header import TraceHeader, TraceServer
+
+
+def trace_deployment(header: TraceHeader) -> Deployment:
+    """Deployment that a trace was recorded on.
+
+    Parameters
+    ----------
+    header : TraceHeader
+        Header whose server block names at least the LLM and the accelerator.
+
+    Returns
+    -------
+    Deployment
+        Limits that the header leaves out are vLLM's defaults on that accelerator.
+
+    Raises
+    ------
+    InputError
+        If LLM or accelerator are missing, as in traces of BLIS.
+    CatalogError, CapacityError
+        If they are unknown or do not fit.
+    """
+    server = header.server
+    for name in ("model", "accelerator"):
+        if not getattr(server, name):
+            raise InputError(
+                f"the trace header has no server.{name}; add it or give the deployment yourself"
+            )
+    hardware = accelerator(str(server.accelerator))
+    defaults = engine_defaults(hardware)
+    given = {
+        "name": server.type,
+        "version": server.version,
+        "max_num_seqs": server.max_num_seqs,
+        "max_num_batched_tokens": server.max_num_batched_tokens,
+        "max_model_len": server.max_model_len,
+        "block_size": server.block_size,
+        "gpu_memory_utilization": server.gpu_memory_utilization,
+        "prefix_caching": server.prefix_caching,
+        "chunked_prefill": server.chunked_prefill,
+    }
+    settings = {key: getattr(defaults, key) for key in ("max_num_seqs", "max_num_batched_tokens")}
+    settings.update({key: value for key, value in given.items() if value is not None})
+    return Deployment(
+        llm=llm(str(server.model)),
+        accelerator=hardware,
+        tensor_parallel=server.tensor_parallel or 1,
+        data_parallel=server.data_parallel or 1,
+        engine=EngineSettings(**settings),
+        weights=server.dtype,
+        kv_blocks=server.kv_blocks,
+    )
+
+
+def server_of(deployment: Deployment) -> TraceServer:
+    """Server block that describes a deployment.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        What serves.
+
+    Returns
+    -------
+    TraceServer
+        `trace_deployment` gives the same deployment back, but for settings that TraceV2 has no
+        place for.
+    """
+    engine = deployment.engine
+    return TraceServer(
+        type=engine.name,
+        model=deployment.llm.name,
+        tensor_parallel=deployment.tensor_parallel,
+        max_num_seqs=engine.max_num_seqs,
+        block_size=engine.block_size,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_model_len=engine.max_model_len,
+        accelerator=deployment.accelerator.name,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        kv_blocks=deployment.kv_blocks,
+        dtype=deployment.weights,
+        version=engine.version,
+        data_parallel=deployment.data_parallel,
+        prefix_caching=engine.prefix_caching,
+        chunked_prefill=engine.chunked_prefill,
+    )
