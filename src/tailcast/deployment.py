@@ -152,8 +152,7 @@ class Deployment:
     Parameters
     ----------
     llm : Llm
-        The LLM. The attribute is the LLM as served: weights in the format asked for, windows that no
-        request outgrows counted as full attention.
+        The LLM as published; `served_llm` is what the engine really runs.
     accelerator : Accelerator
         What it runs on.
     tensor_parallel : int
@@ -199,11 +198,19 @@ class Deployment:
                 f"positions that {self.llm.name} was made for"
             )
         check_heads(self.llm, self.tensor_parallel)
-        object.__setattr__(self, "llm", self._as_served())
         if self.kv_blocks is None:
             self.kv_block_count  # noqa: B018  (refuses weights that do not fit)
         else:
             _whole("kv_blocks", self.kv_blocks, 1)
+
+    @property
+    def served_llm(self) -> Llm:
+        """The LLM as served: weights in their format, windows that no request outgrows as full."""
+        longest = self.engine.max_model_len or self.llm.max_position
+        llm = replace(self.llm, longest_context=longest)
+        if self.weights is None:
+            return llm
+        return quantised(llm, "bf16" if self.weights == "fp16" else self.weights)
 
     @property
     def n_accelerators(self) -> int:
@@ -213,7 +220,7 @@ class Deployment:
     @property
     def weight_dtype(self) -> str:
         """Format of the weights as served, for example ``"fp8"``."""
-        return self.llm.quantisation.scheme
+        return self.served_llm.quantisation.scheme
 
     @property
     def peak_flops(self) -> float:
@@ -221,7 +228,7 @@ class Deployment:
 
         FP8 only where weights and activations are FP8 and the accelerator has it.
         """
-        return self.accelerator.peak_flops(self.llm.quantisation.compute)
+        return self.accelerator.peak_flops(self.served_llm.quantisation.compute)
 
     @property
     def attention_peak_flops(self) -> float:
@@ -234,7 +241,7 @@ class Deployment:
 
         Each product counts at the peak of its own format, and is shared by `tensor_parallel`.
         """
-        flops = self.llm.matmul_flops_by_dtype
+        flops = self.served_llm.matmul_flops_by_dtype
         seconds = sum(flop / self.accelerator.peak_flops(dtype) for dtype, flop in flops.items())
         return seconds / self.tensor_parallel
 
@@ -246,26 +253,27 @@ class Deployment:
 
     @property
     def kv_bytes_per_token_per_accelerator(self) -> float:
-        """KV bytes of one token in all layers, on one accelerator."""
-        llm = self.llm
-        return (llm.kv_bytes_per_token + llm.window_kv_bytes_per_token) * self._kv_scale
+        """KV bytes of one token in the full-attention layers, on one accelerator."""
+        return self.served_llm.kv_bytes_per_token * self._kv_scale
 
     @property
     def window_kv_bytes_per_token_per_accelerator(self) -> float:
-        """The part of it in windowed layers, which forget tokens beyond their window."""
-        return self.llm.window_kv_bytes_per_token * self._kv_scale
+        """KV bytes of one token in the windowed layers, on one accelerator."""
+        return self.served_llm.window_kv_bytes_per_token * self._kv_scale
 
     @property
     def weight_bytes_per_accelerator(self) -> float:
         """Bytes of weights resident on one accelerator."""
-        return weight_bytes_per_accelerator(self.llm, self.tensor_parallel, self.data_parallel)
+        return weight_bytes_per_accelerator(
+            self.served_llm, self.tensor_parallel, self.data_parallel
+        )
 
     @property
     def kv_block_count(self) -> int:
         """Blocks of the KV cache of one rank: as given, else computed from memory."""
         if self.kv_blocks is not None:
             return self.kv_blocks
-        blocks = self._computed_blocks(self.llm, self.tensor_parallel)
+        blocks = self._computed_blocks(self.served_llm, self.tensor_parallel)
         if blocks < 1:
             raise CapacityError(self._does_not_fit())
         return blocks
@@ -275,13 +283,6 @@ class Deployment:
         """Tokens of one request at most, never more than the KV cache holds."""
         asked = self.engine.max_model_len or self.llm.max_position
         return min(asked, self.kv_block_count * self.engine.block_size)
-
-    def _as_served(self) -> Llm:
-        longest = self.engine.max_model_len or self.llm.max_position
-        llm = replace(self.llm, longest_context=longest)
-        if self.weights is None:
-            return llm
-        return quantised(llm, "bf16" if self.weights == "fp16" else self.weights)
 
     @property
     def _kv_scale(self) -> float:
@@ -310,7 +311,7 @@ class Deployment:
         )
 
     def _does_not_fit(self) -> str:
-        llm, tp = self.llm, self.tensor_parallel
+        llm, tp = self.served_llm, self.tensor_parallel
         usable = self.accelerator.memory * self.engine.gpu_memory_utilization / _GIBI
         text = (
             f"{llm.name} ({llm.quantisation.scheme} weights, "
