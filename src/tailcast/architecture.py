@@ -356,7 +356,7 @@ def _n_moe_layers(fields: ConfigFields, family: str, n_layers: int) -> int:
         return n_layers // fields.count("interleave_moe_layer_step")
     if fields.has("interleave_moe_layer_step"):
         return n_layers // fields.count("interleave_moe_layer_step")
-    dense = set(fields.items("mlp_only_layers"))
+    dense = fields.items("mlp_only_layers")
     step = fields.count_or(1, "decoder_sparse_step", least=1)
     first = fields.count_or(0, "first_k_dense_replace")
     frequency = fields.count_or(1, "moe_layer_freq", least=1)

@@ -1,10 +1,12 @@
 """Typed reading of a ``config.json``: a bad or missing field names itself and its file."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailcast.errors import InputError
+
+# No count of an architecture comes near; a larger one is a damaged file.
+_MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,15 @@ class ConfigFields:
         """
         return self._first(keys) is not None
 
-    def count(self, *keys: str) -> int:
+    def count(self, *keys: str, most: int = _MOST) -> int:
         """Whole number of at least 1 under the first key present.
 
         Parameters
         ----------
         *keys : str
             Spellings of one field, the most common first.
+        most : int
+            Largest value allowed.
 
         Returns
         -------
@@ -58,7 +62,7 @@ class ConfigFields:
         key = self._first(keys)
         if key is None:
             raise self.missing(keys[0])
-        return self._whole(key, least=1)
+        return self._whole(key, least=1, most=most)
 
     def count_or(self, default: int, *keys: str, least: int = 0) -> int:
         """Whole number under the first key present, or what the format says its absence means.
@@ -83,7 +87,7 @@ class ConfigFields:
             If the value is not a whole number of at least `least`.
         """
         key = self._first(keys)
-        return default if key is None else self._whole(key, least=least)
+        return default if key is None else self._whole(key, least=least, most=_MOST)
 
     def text(self, *keys: str) -> str:
         """Text under the first key present.
@@ -108,7 +112,7 @@ class ConfigFields:
             raise self.missing(keys[0])
         value = self.values[key]
         if not isinstance(value, str) or not value:
-            raise InputError(f"{self.where}: {key} must be a text, got {value!r}")
+            raise InputError(f"{self.where}: {key} must be a text, got {value!r:.60}")
         return value
 
     def flag(self, key: str, default: bool | None) -> bool:
@@ -137,7 +141,7 @@ class ConfigFields:
                 raise self.missing(key)
             return default
         if not isinstance(value, bool):
-            raise InputError(f"{self.where}: {key} must be true or false, got {value!r}")
+            raise InputError(f"{self.where}: {key} must be true or false, got {value!r:.60}")
         return value
 
     def items(self, key: str) -> list[object]:
@@ -162,7 +166,7 @@ class ConfigFields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise InputError(f"{self.where}: {key} must be a list, got {value!r}")
+            raise InputError(f"{self.where}: {key} must be a list, got {value!r:.60}")
         return list(value)
 
     def section(self, key: str) -> "ConfigFields | None":
@@ -187,7 +191,7 @@ class ConfigFields:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise InputError(f"{self.where}: {key} must be an object, got {value!r}")
+            raise InputError(f"{self.where}: {key} must be an object, got {value!r:.60}")
         return ConfigFields(value, f"{self.where}: {key}")
 
     def missing(self, key: str) -> InputError:
@@ -208,11 +212,15 @@ class ConfigFields:
     def _first(self, keys: tuple[str, ...]) -> str | None:
         return next((key for key in keys if self.values.get(key) is not None), None)
 
-    def _whole(self, key: str, least: int) -> int:
+    def _whole(self, key: str, least: int, most: int) -> int:
         value = self.values[key]
-        number = not isinstance(value, bool) and isinstance(value, int | float)
-        if not number or not math.isfinite(value) or value != int(value) or value < least:  # type: ignore[arg-type, operator, call-overload]
-            raise InputError(
-                f"{self.where}: {key} must be a whole number of at least {least}, got {value!r}"
-            )
-        return int(value)  # type: ignore[call-overload, no-any-return]
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and least <= value <= most
+            and value == int(value)
+        ):
+            return int(value)
+        raise InputError(
+            f"{self.where}: {key} must be a whole number from {least} to {most}, got {value!r:.60}"
+        )

@@ -21,6 +21,7 @@ _SCHEDULERS = ("fcfs", "priority")
 _WEIGHTS = ("bf16", "fp16", "fp8", "int8", "int4")
 _KV_DTYPES = ("auto", "bf16", "fp8")
 _ASYNC_SINCE = (0, 14)
+_LONG_WINDOW = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +206,15 @@ class Deployment:
 
     @property
     def served_llm(self) -> Llm:
-        """The LLM as served: weights in their format, windows that no request outgrows as full."""
+        """The LLM as served: weights in their format, windows that hide little as full attention.
+
+        Those are windows that no request outgrows, and all of 4096 tokens or more: step times are
+        linear in the context, so a window is charged whole or not at all, and most contexts are
+        shorter than that.
+        """
         longest = self.engine.max_model_len or self.llm.max_position
+        if self.llm.sliding_window >= _LONG_WINDOW:
+            longest = min(longest, self.llm.sliding_window)
         llm = replace(self.llm, longest_context=longest)
         if self.weights is None:
             return llm

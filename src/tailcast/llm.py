@@ -21,6 +21,8 @@ from tailcast.quantisation import (
     uniform,
 )
 
+_MOST_LAYERS = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llm:
@@ -384,7 +386,9 @@ def llm_from_config(config: Mapping[str, object], name: str, *, where: str | Non
     fields_ = outer if text is None else ConfigFields({**config, **text.values}, outer.where)
     refuse_foreign_layers(fields_)
     family = fields_.text("model_type")
-    n_layers = fields_.count("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    n_layers = fields_.count(
+        "num_hidden_layers", "n_layer", "n_layers", "num_layers", most=_MOST_LAYERS
+    )
     hidden = fields_.count("hidden_size", "n_embd", "d_model")
     attention = attention_shape(fields_, family, n_layers, hidden)
     ffn = ffn_shape(fields_, family, n_layers, hidden)

@@ -22,7 +22,7 @@ _INT4_GROUP = 128
 _MXFP4_BITS = 4.0 + 8.0 / 32.0
 
 # What an ignore list may name, in the module names of transformers.
-_ELSEWHERE = re.compile(r"vision|multi_modal|visual|lm_head|router|embed|mlp\.gate$|^gate$")
+_ELSEWHERE = re.compile(r"vision|multi_modal|visual|lm_head|router|embed|mlp.{1,2}gate\$?$|^gate$")
 _ATTENTION = re.compile(r"attn|attention")
 _SHARED = re.compile(r"shared_?expert")
 _EXPERTS = re.compile(r"experts")

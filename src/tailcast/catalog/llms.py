@@ -1,6 +1,7 @@
 """LLMs by name, from the package's restated configurations, or from any ``config.json``."""
 
 import json
+import os
 import re
 from functools import cache
 from importlib.resources import files
@@ -42,9 +43,9 @@ def llm(name_or_path: str | Path) -> Llm:
     InputError
         If a file is given that cannot be used.
     """
-    path = Path(name_or_path)
-    if isinstance(name_or_path, Path) or path.suffix == ".json" or (path / "config.json").exists():
-        return llm_from_file(path)
+    if _is_path(name_or_path):
+        return llm_from_file(Path(name_or_path).expanduser())
+    name_or_path = str(name_or_path)
     spelled, index = _spelling(name_or_path), _index()
     if spelled not in index:
         for suffix, weights in _FORMAT_BY_SUFFIX:
@@ -63,6 +64,13 @@ def names() -> list[str]:
         One for each LLM of the package.
     """
     return sorted(_records())
+
+
+def _is_path(given: str | Path) -> bool:
+    """A path by its look, or a name that is a folder here with a configuration in it."""
+    if isinstance(given, Path) or given.endswith(".json") or given.startswith(("/", ".", "~")):
+        return True
+    return bool(given) and os.path.exists(os.path.join(given, "config.json"))
 
 
 def _spelling(name: str) -> str:
