@@ -146,7 +146,10 @@ def occupancy_distribution(rate: Real, log_service_rate: Floats, capacity: int) 
     states = np.arange(n_busy + 1, dtype=np.float64)
     in_service = ((weight * states).sum(axis=-1) + n_busy * tail) / total
     log_total = top + np.log(total)
-    admitted = (total - np.exp(log_full - top)) / total
+    # all states but the last: without a difference of near-equal numbers in overload
+    with np.errstate(over="ignore", invalid="ignore"):
+        tail_before = np.where(tail > 0, np.exp(log_tail - log_ratio - top), 0.0)
+    admitted = (weight[..., :-1].sum(axis=-1) + tail_before) / total
     return Occupancy(
         log_p=log_weight - log_total[..., None],
         log_ratio=log_ratio,
