@@ -52,12 +52,10 @@ def trace_requests(
     trace : Trace
         Recorded run.
     sessions : str
-        ``recorded``: every request at its recorded time. ``closed-loop``: a session's later turns
-        wait for the simulated answer, then for the recorded think time or, without one, for the
-        recorded gap between answer and next turn.
+        ``recorded``: every request at its recorded time. ``closed-loop``: later turns wait for the
+        simulated answer, then for the think time or else the gap on record.
     group_by : str, optional
-        Column whose different values become groups, for example ``slo_class``; without it the
-        trace's own column ``group``, or one group.
+        Column whose values become groups, for example ``slo_class``; else ``group``, or one group.
 
     Returns
     -------
@@ -66,10 +64,8 @@ def trace_requests(
 
     Raises
     ------
-    UsageError
-        If there is no such mode or column.
-    InputError
-        If no row can be replayed.
+    UsageError, InputError
+        If there is no such mode or column, or no row that can be replayed.
     """
     if sessions not in SESSION_MODES:
         raise UsageError(f"no session mode {sessions!r}; {near_name(sessions, SESSION_MODES)}")
@@ -78,12 +74,11 @@ def trace_requests(
         raise InputError("no request of the trace has an output, so none can be replayed")
     injection = trace.injection
     injection = injection - injection.min() + trace["arrival_time"].min()
-    n = len(rows)
-    parent, think = np.full(n, -1, dtype=np.int64), np.zeros(n)
     arrival = injection[rows]
+    parent, think = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows))
     if sessions == "closed-loop":
         parent = _parents(trace, rows)
-        think = np.where(parent >= 0, _think_time(trace, rows, parent), 0.0)
+        think = _think_time(trace, rows, parent)
         for row in np.flatnonzero(parent >= 0):  # parents come first, so this settles in one pass
             arrival[row] = arrival[parent[row]]
     prefix = _codes(trace["prefix_group"])
@@ -126,35 +121,57 @@ def run_trace(
     header : TraceHeader
         What was run.
     arrival : ndarray, shape (n_request,), optional
-        When each request was sent, in seconds; needed where some wait for others (closed loop).
+        When each request was sent, in seconds, NaN for never; needed for a closed loop.
     status : ndarray of str, shape (n_request,), optional
-        One of TraceV2's ``ok error timeout incomplete``; from `finish` where absent.
+        ``ok``, ``error``, ``timeout`` or ``incomplete``; from `finish` where absent.
     cached_tokens : ndarray of int, shape (n_request,), optional
-        Prompt tokens served from the prefix cache, written beside the trace's own columns.
+        Prompt tokens served from the prefix cache.
 
     Returns
     -------
     Trace
-        One row a request, sorted by arrival.
+        One row a request, sorted by arrival; requests that were never sent are left out.
 
     Raises
     ------
     UsageError
-        If arrivals of a closed loop are not given.
+        If the arrivals of a closed loop are not given.
     """
     if arrival is None:
         if np.any(requests.parent >= 0):
             raise UsageError("a closed loop needs the times at which its requests were sent")
         arrival = requests.arrival
-    n = len(requests)
     done = np.isfinite(finish)
+    columns = blank_columns(len(requests)) | _request_columns(requests)
+    columns.update(
+        {
+            "model": np.full(len(requests), header.server.model or ""),
+            "deadline": np.where(np.isinf(requests.timeout), np.nan, arrival + requests.timeout),
+            "arrival_time": arrival,
+            "send_time": arrival,
+            "first_chunk_time": np.where(np.isfinite(first_token), first_token, np.nan),
+            "last_chunk_time": np.where(done, finish, np.nan),
+            "num_chunks": np.where(done, requests.output_tokens, 0),
+            "status": np.where(done, "ok", "incomplete") if status is None else status,
+            "finish_reason": np.where(done, "length", ""),
+        }
+    )
+    if cached_tokens is not None:
+        columns["cached_tokens"] = cached_tokens
+    order = np.argsort(arrival, kind="stable")[: np.isfinite(arrival).sum()]  # NaN comes last
+    return Trace(header=header, columns={name: column[order] for name, column in columns.items()})
+
+
+def _request_columns(requests: RequestTable) -> dict[str, NDArray[Any]]:
+    """Columns that do not depend on how the run went."""
+    n = len(requests)
     names = np.array([f"request_{i}" for i in range(n)])
     shared = requests.prefix_stream >= 0
     prefix_length = np.where(shared, requests.prefix_tokens, 0)
     own = requests.input_tokens - prefix_length
     in_session = requests.session_output & (requests.content_stream >= 0)
-    server = header.server
-    columns: dict[str, NDArray[Any]] = blank_columns(n) | {
+    waits = requests.parent >= 0
+    return {
         "request_id": names,
         "client_id": np.full(n, "tailcast"),
         "session_id": np.where(in_session, _labels("session_", requests.content_stream), ""),
@@ -165,27 +182,14 @@ def run_trace(
         "input_tokens": own,
         "output_tokens": requests.output_tokens,
         "text_tokens": own,
-        "model": np.full(n, server.model or ""),
-        "deadline": np.where(np.isinf(requests.timeout), np.nan, arrival + requests.timeout),
         "server_input_tokens": requests.input_tokens,
-        "arrival_time": arrival,
-        "send_time": arrival,
-        "first_chunk_time": np.where(np.isfinite(first_token), first_token, np.nan),
-        "last_chunk_time": np.where(done, finish, np.nan),
-        "num_chunks": np.where(done, requests.output_tokens, 0),
-        "status": np.where(done, "ok", "incomplete") if status is None else status,
-        "finish_reason": np.where(done, "length", ""),
         "vllm_priority": requests.priority,
-        "think_time": np.where(requests.parent >= 0, requests.think_time, np.nan),
+        "think_time": np.where(waits, requests.think_time, np.nan),
         "content_stream": requests.content_stream,
         "session_output": requests.session_output,
-        "parent_id": np.where(requests.parent >= 0, names[requests.parent], ""),
+        "parent_id": np.where(waits, names[requests.parent], ""),
         "group": requests.group,
     }
-    if cached_tokens is not None:
-        columns["cached_tokens"] = cached_tokens
-    order = np.argsort(arrival, kind="stable")
-    return Trace(header=header, columns={name: column[order] for name, column in columns.items()})
 
 
 def _prompt_tokens(trace: Trace) -> Ints:
@@ -222,7 +226,7 @@ def _think_time(trace: Trace, rows: Ints, parent: Ints) -> Floats:
     gap = trace.injection[rows] - trace["last_chunk_time"][rows][parent]
     think = trace.columns.get("think_time", np.full(len(trace), np.nan))[rows]
     think = np.where(np.isnan(think), gap, think)
-    clean: Floats = np.where(np.isnan(think), 0.0, np.maximum(think, 0.0))
+    clean: Floats = np.where(np.isnan(think) | (parent < 0), 0.0, np.maximum(think, 0.0))
     return clean
 
 

@@ -307,6 +307,21 @@ class Fields:
         """
         return Fields(value, f"{self.where} {key}", f"{self._path}.{key}", self.read)
 
+    def over(self, defaults: Mapping[str, Any]) -> "Fields":
+        """Reader of this table with values for what it leaves out.
+
+        Parameters
+        ----------
+        defaults : mapping
+            Values by key.
+
+        Returns
+        -------
+        Fields
+            Shares `read` with this table.
+        """
+        return Fields({**defaults, **self._mapping}, self.where, self._path, self.read)
+
     def refuse_unused(self, known: Iterable[str] = ()) -> None:
         """Complain about the first key that nobody has looked at.
 

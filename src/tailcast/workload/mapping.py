@@ -28,7 +28,6 @@ from tailcast.workload.spec import (
 )
 
 _LAWS = ("constant", "uniform", "lognormal", "gaussian", "empirical")
-_LOAD = ("rate", "duration", "stages", "concurrency")
 
 
 def workload_from_mapping(
@@ -65,11 +64,7 @@ def workload_from_mapping(
     >>> spec.notes[0]
     'Arrivals are assumed Poisson; say arrivals = ... if they are burstier.'
     """
-    fields = Fields(mapping, where)
-    preset = fields.text("preset", None)
-    if preset is not None:
-        own = {key: value for key, value in mapping.items() if key != "preset"}
-        fields = Fields(_over_preset(preset_table(preset), own), where)
+    fields = _with_preset(Fields(mapping, where))
     classes = _classes(fields, folder)
     spec = {
         "classes": classes,
@@ -79,7 +74,7 @@ def workload_from_mapping(
         "n_requests": fields.whole("n_requests", None),
         "name": fields.text("name", "workload"),
     }
-    fields.refuse_unused({"preset"})
+    fields.refuse_unused()
     if not spec["stages"] and spec["concurrency"] is None:
         raise InputError(f"{where}: no load given; say rate = ... or concurrency = ...")
     return placed(where, Workload, **spec)
@@ -144,15 +139,23 @@ def arrivals_from(fields: Fields) -> Arrivals | None:
     return arrivals
 
 
-def _over_preset(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    merged = {**preset, **own}
-    if "lengths" in own:
-        merged.pop("input_tokens", None)
-        merged.pop("output_tokens", None)
-    if "session" in own:
-        merged.pop("repeat", None)
-    if "concurrency" in own and "arrivals" not in own:
-        merged.pop("arrivals", None)
+def _with_preset(fields: Fields) -> Fields:
+    """Table with the values of its preset under its own."""
+    name = fields.text("preset", None)
+    if name is None:
+        return fields
+    if "classes" in fields:
+        raise InputError(f"{fields.where}: a preset is one class; name presets within the classes")
+    preset = preset_table(name)
+    if "lengths" in fields:
+        preset.pop("input_tokens", None)
+        preset.pop("output_tokens", None)
+    if "session" in fields:
+        preset.pop("repeat", None)
+    if "concurrency" in fields:
+        preset.pop("arrivals", None)
+    merged = fields.over(preset)
+    merged.raw("preset")
     return merged
 
 
@@ -206,7 +209,12 @@ def _classes(fields: Fields, folder: Path | None) -> tuple[RequestClass, ...]:
     if both:
         raise InputError(f"{fields.where}: {both[0]} belongs into each of the classes")
     classes = []
-    for table in tables:
+    for item in tables:
+        item.text("name")  # a preset's own name is not the class's
+        table = _with_preset(item)
+        table.raw("arrivals")  # of a preset; the whole workload has one law of arrivals
+        if "arrivals" in item:
+            raise InputError(f"{item.where}: arrivals belong to the whole workload")
         own = {"name": table.text("name"), "weight": table.number("weight", 1.0)}
         classes.append(_class(table, folder, own))
         table.refuse_unused()

@@ -64,10 +64,8 @@ def materialise(workload: Workload, seed: int) -> RequestTable:
     parent = np.where(rows.turn > 0, np.arange(len(rows.start)) - 1, -1)
     think = columns.pop("think_time")
     if workload.concurrency is not None:
-        times = _loop(workload.concurrency, rows, parent, think)
-    # within a session nobody can be earlier than the start plus the think times so far
-    so_far = np.cumsum(np.where(rows.turn > 0, think, 0.0))
-    arrival = times[rows.start] + so_far - so_far[rows.first]
+        times = _chain(workload.concurrency, rows, parent, think)
+    arrival = _earliest(times[rows.start], parent, think)
     n_kind = len(workload.classes)
     order = np.argsort(arrival, kind="stable")
     place = np.empty_like(order)
@@ -198,19 +196,23 @@ def _think(session: Session | None, seed: int, name: str, n: int) -> Floats:
     return session.think_time * stream(seed, "think", name).standard_exponential(n)
 
 
-def _loop(loop: Concurrency, rows: _Rows, parent: Ints, think: Floats) -> Floats:
-    """Chain the starts of each user; fills `parent` and `think` and gives the earliest starts."""
-    n = int(rows.start[-1]) + 1
+def _chain(loop: Concurrency, rows: _Rows, parent: Ints, think: Floats) -> Floats:
+    """Chain the starts of each user: fills `parent` and `think`, gives the users' first starts."""
     begin = np.flatnonzero(rows.turn == 0)
     last = np.append(begin[1:], len(rows.start)) - 1
     later = begin[loop.users :]
     parent[later] = last[: len(later)]
     think[later] = loop.think_time
-    total = np.cumsum(np.where(rows.turn > 0, think, 0.0))
-    busy = total[last] - total[begin] + loop.think_time
-    n_round = -(-n // loop.users)
-    grid = np.zeros((n_round + 1, loop.users))
-    grid.flat[loop.users : loop.users + n] = busy
-    ramp = np.arange(loop.users) * (loop.ramp / loop.users)
-    starts: Floats = np.cumsum(grid, axis=0) + ramp
-    return starts.ravel()[:n]
+    starts: Floats = np.arange(len(begin), dtype=np.float64) * (loop.ramp / loop.users)
+    return starts
+
+
+def _earliest(first: Floats, parent: Ints, think: Floats) -> Floats:
+    """Earliest arrivals: nobody comes before the one it waits for, plus the think time."""
+    if not np.any(parent >= 0):
+        return first
+    arrival = first.tolist()
+    for row, (before, pause) in enumerate(zip(parent.tolist(), think.tolist(), strict=True)):
+        if before >= 0:
+            arrival[row] = arrival[before] + pause
+    return np.array(arrival)
