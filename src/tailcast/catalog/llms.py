@@ -20,6 +20,8 @@ _FORMAT_BY_SUFFIX = (
     (re.compile(r"-(quantized\.w4a16|w4a16|awq-int4|gptq-int4|awq|int4|4bit)$"), "int4"),
 )
 
+_OTHERWISE = " Any other LLM can be given by the path of its config.json."
+
 
 def llm(name_or_path: str | Path) -> Llm:
     """LLM of that name, or described by that file.
@@ -52,7 +54,7 @@ def llm(name_or_path: str | Path) -> Llm:
             stem = _spelling(suffix.sub("", spelled))
             if stem != spelled and stem in index:
                 return quantised(_entry(index[stem]), weights)
-    return _entry(find_entry("LLM", name_or_path, spelled, index))
+    return _entry(find_entry("LLM", name_or_path, spelled, index, otherwise=_OTHERWISE))
 
 
 def names() -> list[str]:

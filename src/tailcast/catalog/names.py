@@ -57,7 +57,9 @@ def name_index(
     return index
 
 
-def find_entry(kind: str, name: str, spelled: str, index: Mapping[str, str]) -> str:
+def find_entry(
+    kind: str, name: str, spelled: str, index: Mapping[str, str], *, otherwise: str = ""
+) -> str:
     """Canonical name of the entry meant.
 
     Parameters
@@ -70,6 +72,8 @@ def find_entry(kind: str, name: str, spelled: str, index: Mapping[str, str]) -> 
         Its normal form.
     index : mapping of str to str
         Normal form to canonical name.
+    otherwise : str
+        What else could be given, to end the message about an unknown name.
 
     Returns
     -------
@@ -87,9 +91,9 @@ def find_entry(kind: str, name: str, spelled: str, index: Mapping[str, str]) -> 
     if len(choices) > 1:
         raise CatalogError(f"{kind} {name!r} is ambiguous: {', '.join(choices)}")
     if choices:
-        raise CatalogError(f"no {kind} {name!r}; did you mean {choices[0]!r}?")
+        raise CatalogError(f"no {kind} {name!r}; did you mean {choices[0]!r}?{otherwise}")
     known = set(index) | set(index.values())
     hint = near_name(spelled, known)
     if not hint.startswith("did you"):
         hint = f"known: {', '.join(sorted(set(index.values())))}"
-    raise CatalogError(f"no {kind} {name!r}; {hint}")
+    raise CatalogError(f"no {kind} {name!r}; {hint}{otherwise}")
