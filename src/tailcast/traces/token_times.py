@@ -69,7 +69,7 @@ def read_token_times(path: Path | str, trace: Trace) -> TokenTimes:
     order = order[row[order] >= 0]
     row, time = row[order], stamp[order] / 1e6
     for back in np.flatnonzero((np.diff(time) < 0) & (np.diff(row) == 0)):
-        name = trace["request_id"][row[back]]
+        name = str(trace["request_id"][row[back]])
         raise InputError(f"{path}: chunks of request {name!r} go back in time")
     return TokenTimes(
         row=row,

@@ -217,7 +217,7 @@ def _parents(trace: Trace, rows: Ints) -> Ints:
                 last[session] = i
     late = np.flatnonzero(parent >= np.arange(len(rows)))
     if len(late):
-        name = trace["request_id"][rows][late[0]]
+        name = str(trace["request_id"][rows][late[0]])
         raise InputError(f"trace request {name!r} was sent before the one it waits for")
     return parent
 
