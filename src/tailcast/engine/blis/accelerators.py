@@ -1,4 +1,4 @@
-"""BLIS's own hardware table, kept apart from the catalogue because some of it is wrong on purpose."""
+"""BLIS's own hardware table, apart from the catalogue because some of it is wrong on purpose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,19 +8,17 @@ a step is idle from then on, and a request queued during that step starts at onc
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine.blis.batch import decode_key, form_batch, leave_running, release_slot
-from tailcast.engine.blis.compiled import compiled
-from tailcast.engine.blis.kv_blocks import allocate_decode, free_blocks
-from tailcast.engine.blis.state import (
-    Count,
-    Replica,
-    Status,
-    StepLog,
-    new_step_log,
-    roomy_log,
+from tailcast.engine.blis.batch import (
+    allocate_token,
+    enqueue,
+    form_batch,
+    leave_running,
+    release_slot,
 )
-from tailcast.engine.blis.step_time import MAX_INT64, StepBatch, StepModel, step_time_us
-from tailcast.engine.blis.wait_queue import push
+from tailcast.engine.blis.columns import Count, Entry, Fact, KvCount, Live, Rule, Run, Status
+from tailcast.engine.blis.compiled import compiled, compiled_part
+from tailcast.engine.blis.replica import Replica, StepLog
+from tailcast.engine.blis.step_time import MAX_INT64, StepModel, step_time_us
 
 STALLED_PREEMPTIONS = 100_000
 """Preemptions without any request ending, after which a run is given up as endless."""
@@ -30,14 +28,23 @@ _NEVER = MAX_INT64
 
 @compiled
 def run_events(
-    r: Replica, model: StepModel, timeouts: NDArray[np.int64], horizon_us: int
-) -> StepLog:
-    """Run until nothing is left to do or the next event lies beyond the horizon.
+    r: Replica,
+    log: StepLog,
+    batch: NDArray[np.int64],
+    model: StepModel,
+    timeouts: NDArray[np.int64],
+    horizon_us: int,
+) -> bool:
+    """Run until nothing is left to do, the next event lies beyond the horizon, or the log is full.
 
     Parameters
     ----------
     r : Replica
-        Fresh replica; changed in place.
+        Fresh replica, or the one that a full log interrupted; changed in place.
+    log : StepLog
+        `Count.STEPS` and `Count.RUNS` say how much of it is real.
+    batch : ndarray of int64, shape (n_slot, 4)
+        Scratch; columns by `Entry`.
     model : StepModel
         Times the steps.
     timeouts : ndarray of int64, shape (n_timeout,)
@@ -47,93 +54,75 @@ def run_events(
 
     Returns
     -------
-    StepLog
-        Step durations and decode runs; `Count.STEPS` and `Count.SEGMENTS` say how many are real.
+    bool
+        False if the log needs more room.
     """
-    log = new_step_log()
-    batch = _new_batch(len(r.running))
-    next_row = 0
-    next_timeout = 0
-    step_us = _NEVER
-    while r.counts[Count.PREEMPTIONS_SINCE_PROGRESS] < STALLED_PREEMPTIONS:
+    counts = r.counts
+    while counts[Count.PREEMPTIONS_SINCE_PROGRESS] < STALLED_PREEMPTIONS:
         queue_us = _NEVER
-        if next_row < len(r.rows.queue_us):
-            queue_us = r.rows.queue_us[next_row]
+        if counts[Count.NEXT_ROW] < len(r.facts):
+            queue_us = r.facts[counts[Count.NEXT_ROW], Fact.QUEUE_US]
         leave_us = _NEVER
-        if next_timeout < len(timeouts):
-            leave_us = r.rows.deadline_us[timeouts[next_timeout]]
-        now = min(queue_us, step_us, leave_us)
+        if counts[Count.NEXT_TIMEOUT] < len(timeouts):
+            leave_us = r.facts[timeouts[counts[Count.NEXT_TIMEOUT]], Fact.DEADLINE_US]
+        now = min(queue_us, counts[Count.STEP_US], leave_us)
         if now == _NEVER or now > horizon_us:
             break
         if queue_us == now:
-            _enqueue(r, next_row, now)
-            next_row += 1
-            if step_us == _NEVER and r.counts[Count.WAITING] > 0:
-                step_us = now
-        elif step_us == now:
-            steps, segments = r.counts[Count.STEPS], r.counts[Count.SEGMENTS]
-            log = roomy_log(log, steps + 1, segments + len(r.running))
-            step_us = _step(r, log, model, batch, now, horizon_us)
+            _arrive(r, counts[Count.NEXT_ROW], now)
+            counts[Count.NEXT_ROW] += 1
+        elif counts[Count.STEP_US] == now:
+            steps_left = len(log.duration_us) - counts[Count.STEPS]
+            if steps_left == 0 or len(log.runs) - counts[Count.RUNS] < len(batch):
+                return False
+            counts[Count.STEP_US] = _step(r, log, batch, model, now, horizon_us)
         else:
-            left = _time_out(r, timeouts[next_timeout], now)
-            next_timeout += 1
-            idle = step_us == _NEVER and r.counts[Count.RUNNING] == 0
-            if left and idle and r.counts[Count.WAITING] > 0:
-                step_us = now
-    return log
+            _time_out(r, timeouts[counts[Count.NEXT_TIMEOUT]], now)
+            counts[Count.NEXT_TIMEOUT] += 1
+        if counts[Count.STEP_US] == _NEVER and counts[Count.WAITING] > 0:
+            counts[Count.STEP_US] = now
+    return True
 
 
-@compiled
-def _new_batch(n: int) -> StepBatch:
-    return StepBatch(
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-    )
-
-
-@compiled
+@compiled_part
 def _tick(r: Replica, now: int) -> None:
     r.counts[Count.CLOCK] = max(r.counts[Count.CLOCK], now)
 
 
-@compiled
-def _enqueue(r: Replica, row: int, now: int) -> None:
+@compiled_part
+def _is_servable(r: Replica, row: int) -> bool:
+    prompt = r.facts[row, Fact.INPUT_TOKENS]
+    limit = r.rules[Rule.MAX_MODEL_LEN]
+    budget = r.facts[row, Fact.BUDGET]
+    if budget == 0 and prompt < limit:
+        budget = limit - prompt
+    if budget < 0 or (limit > 0 and (prompt >= limit or prompt + budget > limit)):
+        return False
+    size = r.kv.counts[KvCount.BLOCK_SIZE]
+    return bool((prompt + size - 1) // size <= r.kv.counts[KvCount.BLOCKS])
+
+
+@compiled_part
+def _arrive(r: Replica, row: int, now: int) -> None:
     """BLIS's guards in BLIS's order, then the back of the queue."""
     _tick(r, now)
-    prompt = r.rows.input_tokens[row]
-    limit = r.rules.max_model_len
-    budget = r.rows.budget[row]
-    if budget == 0 and 0 < limit and prompt < limit:
-        budget = limit - prompt
-    servable = budget >= 0
-    if limit > 0 and (prompt >= limit or prompt + budget > limit):
-        servable = False
-    if (prompt + r.kv.block_size - 1) // r.kv.block_size > len(r.kv.key):
-        servable = False
-    if not servable:
-        r.state.status[row] = Status.DROPPED
+    if not _is_servable(r, row):
+        r.live[row, Live.STATUS] = Status.DROPPED
         r.counts[Count.DROPPED] += 1
         return
-    r.counts[Count.INPUT_TOKENS] += prompt
-    if 0 < r.rows.deadline_us[row] <= now:
-        r.state.status[row] = Status.TIMED_OUT
+    r.counts[Count.INPUT_TOKENS] += r.facts[row, Fact.INPUT_TOKENS]
+    if 0 < r.facts[row, Fact.DEADLINE_US] <= now:
+        r.live[row, Live.STATUS] = Status.TIMED_OUT
         r.counts[Count.TIMED_OUT] += 1
         return
-    r.state.status[row] = Status.QUEUED
-    r.counts[Count.WAITING] += 1
-    key = r.rows.place[row]
-    if r.rules.first_come_first_served:
-        r.counts[Count.BACK] += 1
-        key = r.counts[Count.BACK]
-    push(r.queue, key, row)
+    r.counts[Count.BACK] += 1
+    enqueue(r, row, r.counts[Count.BACK])
 
 
-@compiled
-def _time_out(r: Replica, row: int, now: int) -> bool:
-    """Whether the deadline removed the request; ended requests ignore it, the clock does too."""
-    status = r.state.status[row]
+@compiled_part
+def _time_out(r: Replica, row: int, now: int) -> None:
+    """Remove a request whose client left; ended requests ignore it, the clock does too."""
+    status = r.live[row, Live.STATUS]
     if status == Status.RUNNING:
         position = 0
         while r.running[position] != row:
@@ -142,17 +131,21 @@ def _time_out(r: Replica, row: int, now: int) -> bool:
     elif status == Status.QUEUED:
         r.counts[Count.WAITING] -= 1  # its queue entry is dropped when it reaches the top
     else:
-        return False
+        return
     _tick(r, now)
-    r.state.status[row] = Status.TIMED_OUT
+    r.live[row, Live.STATUS] = Status.TIMED_OUT
     r.counts[Count.TIMED_OUT] += 1
     r.counts[Count.PREEMPTIONS_SINCE_PROGRESS] = 0
-    return True
 
 
-@compiled
+@compiled_part
 def _step(
-    r: Replica, log: StepLog, model: StepModel, batch: StepBatch, now: int, horizon_us: int
+    r: Replica,
+    log: StepLog,
+    batch: NDArray[np.int64],
+    model: StepModel,
+    now: int,
+    horizon_us: int,
 ) -> int:
     """Execute one step; returns when the next one starts."""
     _tick(r, now)
@@ -161,12 +154,11 @@ def _step(
     form_batch(r, log, now)
     duration = step_time_us(model, batch, _gather(r, batch))
     end = now + duration if duration < _NEVER - now else _NEVER
-    step = r.counts[Count.STEPS]
-    log.duration_us[step] = duration
-    r.counts[Count.STEPS] += 1
+    log.duration_us[r.counts[Count.STEPS]] = duration
     for position in range(r.counts[Count.RUNNING]):
-        _advance(r, log, r.running[position], step, duration, end)
-    used = len(r.kv.key) - free_blocks(r.kv)
+        _advance(r, log, r.running[position], duration, end)
+    r.counts[Count.STEPS] += 1
+    used = r.kv.counts[KvCount.BLOCKS] - r.kv.counts[KvCount.FREE]
     r.counts[Count.PEAK_BLOCKS] = max(r.counts[Count.PEAK_BLOCKS], used)
     if _complete(r, end) and end <= horizon_us:
         _tick(r, end)
@@ -175,84 +167,93 @@ def _step(
     return _NEVER
 
 
-@compiled
-def _gather(r: Replica, batch: StepBatch) -> int:
+@compiled_part
+def _gather(r: Replica, batch: NDArray[np.int64]) -> int:
     """Copy the requests that compute something into the step's batch."""
     n = 0
     for position in range(r.counts[Count.RUNNING]):
         row = r.running[position]
-        if r.state.new_tokens[row] > 0:
-            batch.input_tokens[n] = r.rows.input_tokens[row]
-            batch.output_tokens[n] = r.rows.output_tokens[row]
-            batch.progress[n] = r.state.progress[row]
-            batch.new_tokens[n] = r.state.new_tokens[row]
+        if r.live[row, Live.NEW_TOKENS] > 0:
+            batch[n, Entry.INPUT_TOKENS] = r.facts[row, Fact.INPUT_TOKENS]
+            batch[n, Entry.OUTPUT_TOKENS] = r.facts[row, Fact.OUTPUT_TOKENS]
+            batch[n, Entry.PROGRESS] = r.live[row, Live.PROGRESS]
+            batch[n, Entry.NEW_TOKENS] = r.live[row, Live.NEW_TOKENS]
             n += 1
     return n
 
 
-@compiled
-def _advance(r: Replica, log: StepLog, row: int, step: int, duration: int, end: int) -> None:
+@compiled_part
+def _advance(r: Replica, log: StepLog, row: int, duration: int, end: int) -> None:
     """Progress of one running request by one step."""
-    state = r.state
-    prompt = r.rows.input_tokens[row]
-    if state.progress[row] < prompt:
-        r.counts[Count.PREFILL_TOKENS] += state.new_tokens[row]
-        state.progress[row] = state.computed[row]
-    elif state.new_tokens[row] > 0:
-        state.progress[row] += 1
-        state.itl_sum_us[row] += duration + r.rules.stream_us
-        state.n_itl[row] += 1
-        if state.segment[row] < 0 or state.last_step[row] != step - 1:
-            segment = r.counts[Count.SEGMENTS]
-            r.counts[Count.SEGMENTS] += 1
-            log.row[segment] = row
-            log.first[segment] = step
-            log.length[segment] = 0
-            log.previous[segment] = state.segment[row]
-            state.segment[row] = segment
-        log.length[state.segment[row]] += 1
-        state.last_step[row] = step
-    if state.progress[row] == prompt and not state.has_first_token[row]:
-        state.has_first_token[row] = True
-        state.ttft_us[row] = end + r.rules.stream_us - r.rows.arrival_us[row]
+    prompt = r.facts[row, Fact.INPUT_TOKENS]
+    stream = r.rules[Rule.STREAM_US]
+    if r.live[row, Live.PROGRESS] < prompt:
+        r.counts[Count.PREFILL_TOKENS] += r.live[row, Live.NEW_TOKENS]
+        r.live[row, Live.PROGRESS] = r.live[row, Live.COMPUTED]
+    elif r.live[row, Live.NEW_TOKENS] > 0:
+        r.live[row, Live.PROGRESS] += 1
+        r.live[row, Live.ITL_SUM_US] += duration + stream
+        r.live[row, Live.N_ITL] += 1
+        _log_decode(r, log, row)
+    if r.live[row, Live.PROGRESS] == prompt and r.live[row, Live.HAS_FIRST_TOKEN] == 0:
+        r.live[row, Live.HAS_FIRST_TOKEN] = 1
+        r.live[row, Live.TTFT_US] = end + stream - r.facts[row, Fact.ARRIVAL_US]
 
 
-@compiled
+@compiled_part
+def _log_decode(r: Replica, log: StepLog, row: int) -> None:
+    """Lengthen the request's run of decode steps, or begin a new one after a pause."""
+    step = r.counts[Count.STEPS]
+    run = r.live[row, Live.RUN]
+    if run < 0 or r.live[row, Live.LAST_STEP] != step - 1:
+        previous = run
+        run = r.counts[Count.RUNS]
+        r.counts[Count.RUNS] += 1
+        log.runs[run, Run.ROW] = row
+        log.runs[run, Run.FIRST] = step
+        log.runs[run, Run.LENGTH] = 0
+        log.runs[run, Run.PREVIOUS] = previous
+        r.live[row, Live.RUN] = run
+    log.runs[run, Run.LENGTH] += 1
+    r.live[row, Live.LAST_STEP] = step
+
+
+@compiled_part
 def _complete(r: Replica, end: int) -> bool:
     """End finished and length-capped requests in running order; whether there was any."""
     kept = 0
-    limit = r.rules.max_model_len
+    limit = r.rules[Rule.MAX_MODEL_LEN]
     n = r.counts[Count.RUNNING]
     for position in range(n):
         row = r.running[position]
-        progress, wanted = r.state.progress[row], r.rows.output_tokens[row]
-        prompt = r.rows.input_tokens[row]
-        if progress >= prompt + max(wanted, 1) - 1:
+        progress = r.live[row, Live.PROGRESS]
+        wanted = r.facts[row, Fact.OUTPUT_TOKENS]
+        if progress >= r.facts[row, Fact.INPUT_TOKENS] + max(wanted, 1) - 1:
             # The last token's block is taken although nothing will read it; it may evict.
-            if wanted > 0 and not allocate_decode(r.kv, r.state.slot[row], decode_key(r, row)):
+            if wanted > 0 and not allocate_token(r, row):
                 r.counts[Count.ALLOCATION_FAILURES] += 1
-        elif limit > 0 and progress >= limit - 1:
-            r.state.length_capped[row] = True
+            _finish(r, row, end)
+        elif 0 < limit <= progress + 1:
+            r.live[row, Live.LENGTH_CAPPED] = 1
             r.counts[Count.LENGTH_CAPPED] += 1
+            _finish(r, row, end)
         else:
             r.running[kept] = row
             kept += 1
-            continue
-        _finish(r, row, end)
     r.counts[Count.RUNNING] = kept
-    return kept < n
+    return bool(kept < n)
 
 
-@compiled
+@compiled_part
 def _finish(r: Replica, row: int, end: int) -> None:
-    state = r.state
     release_slot(r, row)
-    state.status[row] = Status.COMPLETED
-    state.finished_us[row] = end
-    wanted = r.rows.output_tokens[row]
-    overhead = r.rules.finish_us if wanted > 0 else 0
-    state.e2e_us[row] = state.ttft_us[row] + state.itl_sum_us[row] + overhead
-    decoded = state.progress[row] - r.rows.input_tokens[row]
+    wanted = r.facts[row, Fact.OUTPUT_TOKENS]
+    overhead = r.rules[Rule.FINISH_US] if wanted > 0 else 0
+    latency = r.live[row, Live.TTFT_US] + r.live[row, Live.ITL_SUM_US] + overhead
+    r.live[row, Live.STATUS] = Status.COMPLETED
+    r.live[row, Live.FINISHED_US] = end
+    r.live[row, Live.E2E_US] = latency
+    decoded = r.live[row, Live.PROGRESS] - r.facts[row, Fact.INPUT_TOKENS]
     r.counts[Count.OUTPUT_TOKENS] += decoded + 1 if decoded < wanted else decoded
     r.counts[Count.COMPLETED] += 1
     r.counts[Count.PREEMPTIONS_SINCE_PROGRESS] = 0

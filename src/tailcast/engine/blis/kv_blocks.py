@@ -10,42 +10,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine.blis.compiled import compiled
+from tailcast.engine.blis.columns import Block, Fact, KvCount, Slot
+from tailcast.engine.blis.compiled import compiled_part
 
 NO_KEY = -1
-_FREE, _HITS, _MISSES = 0, 1, 2
+"""Key of a block that nobody can find."""
 
 
 class KvBlocks(NamedTuple):
     """Blocks of one replica and who owns them.
 
-    The free list is doubly linked with its sentinel at index ``n_block``. `counts` holds free blocks,
-    cache hits and misses. A slot is the place of one running request.
+    The free list is doubly linked with its sentinel at index ``n_block``. A slot is the place of
+    one running request.
     """
 
-    block_size: int
-    references: NDArray[np.int32]  # (n_block,) running requests that use a block
-    key: NDArray[np.int64]  # (n_block,) what a full block caches, NO_KEY for nothing findable
-    older: NDArray[np.int32]  # (n_block + 1,)
-    younger: NDArray[np.int32]  # (n_block + 1,)
+    blocks: NDArray[np.int32]  # (n_block + 1, Block)
+    key: NDArray[np.int64]  # (n_block,) what a full block caches
     block_by_key: NDArray[np.int32]  # (n_key,)
     owned: NDArray[np.int32]  # (n_slot, width) blocks of a request in order
-    n_owned: NDArray[np.int64]  # (n_slot,)
-    last_fill: NDArray[np.int64]  # (n_slot,) tokens in the last owned block
-    counts: NDArray[np.int64]  # (3,)
-
-
-class PromptKeys(NamedTuple):
-    """Where the keys of each request's prompt blocks start, each of shape (n_request,).
-
-    Block b is keyed ``prefix_key + b`` while it lies inside the shared prefix, else
-    ``content_key + b``.
-    """
-
-    prefix_key: NDArray[np.int64]
-    prefix_blocks: NDArray[np.int64]
-    content_key: NDArray[np.int64]
-    input_tokens: NDArray[np.int64]
+    slots: NDArray[np.int64]  # (n_slot, Slot)
+    counts: NDArray[np.int64]  # (KvCount,)
 
 
 def new_kv_blocks(n_block: int, block_size: int, n_key: int, n_slot: int, width: int) -> KvBlocks:
@@ -68,147 +52,149 @@ def new_kv_blocks(n_block: int, block_size: int, n_key: int, n_slot: int, width:
         Ready for a run.
     """
     order = np.arange(n_block + 1, dtype=np.int32)
+    blocks = np.zeros((n_block + 1, len(Block)), dtype=np.int32)
+    blocks[:, Block.OLDER] = np.roll(order, 1)
+    blocks[:, Block.YOUNGER] = np.roll(order, -1)
+    counts = np.zeros(len(KvCount), dtype=np.int64)
+    counts[KvCount.BLOCK_SIZE] = block_size
+    counts[KvCount.BLOCKS] = counts[KvCount.FREE] = n_block
     return KvBlocks(
-        block_size=block_size,
-        references=np.zeros(n_block, dtype=np.int32),
+        blocks=blocks,
         key=np.full(n_block, NO_KEY, dtype=np.int64),
-        older=np.roll(order, 1),
-        younger=np.roll(order, -1),
         block_by_key=np.full(n_key, -1, dtype=np.int32),
         owned=np.zeros((n_slot, width), dtype=np.int32),
-        n_owned=np.zeros(n_slot, dtype=np.int64),
-        last_fill=np.zeros(n_slot, dtype=np.int64),
-        counts=np.array([n_block, 0, 0], dtype=np.int64),
+        slots=np.zeros((n_slot, len(Slot)), dtype=np.int64),
+        counts=counts,
     )
 
 
-@compiled
-def free_blocks(kv: KvBlocks) -> int:
-    """Blocks that no running request uses."""
-    return int(kv.counts[_FREE])
-
-
-@compiled
-def block_key(keys: PromptKeys, row: int, index: int) -> int:
+@compiled_part
+def block_key(facts: NDArray[np.int64], row: int, index: int) -> int:
     """Key of a request's block by its index in the sequence."""
-    if index < keys.prefix_blocks[row]:
-        return int(keys.prefix_key[row] + index)
-    return int(keys.content_key[row] + index)
+    if index < facts[row, Fact.PREFIX_BLOCKS]:
+        return int(facts[row, Fact.PREFIX_KEY] + index)
+    return int(facts[row, Fact.CONTENT_KEY] + index)
 
 
-@compiled
-def cached_prompt_blocks(kv: KvBlocks, keys: PromptKeys, row: int) -> int:
+@compiled_part
+def cached_prompt_blocks(kv: KvBlocks, facts: NDArray[np.int64], row: int) -> int:
     """Leading full prompt blocks that are cached; the whole prompt may be."""
-    full = keys.input_tokens[row] // kv.block_size
+    full = facts[row, Fact.INPUT_TOKENS] // kv.counts[KvCount.BLOCK_SIZE]
     n = 0
-    while n < full and kv.block_by_key[block_key(keys, row, n)] >= 0:
+    while n < full and kv.block_by_key[block_key(facts, row, n)] >= 0:
         n += 1
     return n
 
 
-@compiled
+@compiled_part
 def _detach(kv: KvBlocks, block: int) -> None:
-    kv.younger[kv.older[block]] = kv.younger[block]
-    kv.older[kv.younger[block]] = kv.older[block]
-    kv.counts[_FREE] -= 1
+    older = kv.blocks[block, Block.OLDER]
+    younger = kv.blocks[block, Block.YOUNGER]
+    kv.blocks[older, Block.YOUNGER] = younger
+    kv.blocks[younger, Block.OLDER] = older
+    kv.counts[KvCount.FREE] -= 1
 
 
-@compiled
-def _take_oldest(kv: KvBlocks, slot: int) -> int:
+@compiled_part
+def _take_oldest(kv: KvBlocks, slot: int) -> None:
     """Move the oldest free block to a request and forget what it cached."""
-    block = kv.younger[len(kv.key)]
+    block = kv.blocks[kv.counts[KvCount.BLOCKS], Block.YOUNGER]
     _detach(kv, block)
     if kv.key[block] != NO_KEY:
         kv.block_by_key[kv.key[block]] = -1
         kv.key[block] = NO_KEY
-    kv.references[block] = 1
-    kv.owned[slot, kv.n_owned[slot]] = block
-    kv.n_owned[slot] += 1
-    kv.counts[_MISSES] += 1
-    return int(block)
+    kv.blocks[block, Block.REFERENCES] = 1
+    kv.owned[slot, kv.slots[slot, Slot.N_OWNED]] = block
+    kv.slots[slot, Slot.N_OWNED] += 1
+    kv.slots[slot, Slot.LAST_FILL] = 0
+    kv.counts[KvCount.MISSES] += 1
 
 
-@compiled
-def _publish(kv: KvBlocks, block: int, key: int) -> None:
-    kv.key[block] = key
-    kv.block_by_key[key] = block
+@compiled_part
+def _publish_if_full(kv: KvBlocks, slot: int, key: int) -> None:
+    """Let others find the last owned block if it is full and has a key."""
+    full = kv.slots[slot, Slot.LAST_FILL] == kv.counts[KvCount.BLOCK_SIZE]
+    if full and key != NO_KEY:
+        block = kv.owned[slot, kv.slots[slot, Slot.N_OWNED] - 1]
+        kv.key[block] = key
+        kv.block_by_key[key] = block
 
 
-@compiled
+@compiled_part
 def allocate_prompt(
-    kv: KvBlocks, keys: PromptKeys, slot: int, row: int, tokens: int, hits: int
+    kv: KvBlocks, facts: NDArray[np.int64], slot: int, row: int, start: int, tokens: int
 ) -> bool:
-    """Claim `hits` cached blocks and make room for the next `tokens` prompt tokens, or do nothing.
+    """Make room for `tokens` prompt tokens from `start` on, or do nothing and say so.
 
-    Zero tokens (a fully cached prompt) claim nothing and succeed, as in BLIS.
+    A request that owns nothing yet claims the cached blocks before `start`. Zero tokens (a fully
+    cached prompt) claim nothing and succeed, as in BLIS.
     """
     if tokens == 0:
         return True
-    size = kv.block_size
+    size = kv.counts[KvCount.BLOCK_SIZE]
+    hits = start // size
     spare = 0
-    if kv.n_owned[slot] > 0:
-        spare = size - kv.last_fill[slot]
+    if kv.slots[slot, Slot.N_OWNED] > 0:
+        hits = 0
+        spare = size - kv.slots[slot, Slot.LAST_FILL]
     needed = (max(0, tokens - spare) + size - 1) // size
     for index in range(hits):
-        if kv.references[kv.block_by_key[block_key(keys, row, index)]] == 0:
+        block = kv.block_by_key[block_key(facts, row, index)]
+        if kv.blocks[block, Block.REFERENCES] == 0:
             needed += 1
-    if needed > kv.counts[_FREE]:
+    if needed > kv.counts[KvCount.FREE]:
         return False
     for index in range(hits):
-        block = kv.block_by_key[block_key(keys, row, index)]
-        if kv.references[block] == 0:
+        block = kv.block_by_key[block_key(facts, row, index)]
+        if kv.blocks[block, Block.REFERENCES] == 0:
             _detach(kv, block)
-        kv.references[block] += 1
+        kv.blocks[block, Block.REFERENCES] += 1
         kv.owned[slot, index] = block
     if hits > 0:
-        kv.n_owned[slot] = hits
-        kv.last_fill[slot] = size
-        kv.counts[_HITS] += hits
+        kv.slots[slot, Slot.N_OWNED] = hits
+        kv.slots[slot, Slot.LAST_FILL] = size
+        kv.counts[KvCount.HITS] += hits
     while tokens > 0:
-        if kv.n_owned[slot] == 0 or kv.last_fill[slot] == size:
+        if kv.slots[slot, Slot.N_OWNED] == 0 or kv.slots[slot, Slot.LAST_FILL] == size:
             _take_oldest(kv, slot)
-            kv.last_fill[slot] = 0
-        filled = min(tokens, size - kv.last_fill[slot])
-        kv.last_fill[slot] += filled
+        filled = min(tokens, size - kv.slots[slot, Slot.LAST_FILL])
+        kv.slots[slot, Slot.LAST_FILL] += filled
+        _publish_if_full(kv, slot, block_key(facts, row, kv.slots[slot, Slot.N_OWNED] - 1))
         tokens -= filled
-        if kv.last_fill[slot] == size:
-            index = kv.n_owned[slot] - 1
-            _publish(kv, kv.owned[slot, index], block_key(keys, row, index))
     return True
 
 
-@compiled
+@compiled_part
 def allocate_decode(kv: KvBlocks, slot: int, key: int) -> bool:
     """Make room for one generated token; `key` is published if that fills the last block.
 
     A new block of one token is never published, whatever the block size, as in BLIS.
     """
-    size = kv.block_size
-    if kv.n_owned[slot] == 0 or kv.last_fill[slot] == size:
-        if kv.counts[_FREE] == 0:
+    full = kv.slots[slot, Slot.LAST_FILL] == kv.counts[KvCount.BLOCK_SIZE]
+    if full or kv.slots[slot, Slot.N_OWNED] == 0:
+        if kv.counts[KvCount.FREE] == 0:
             return False
         _take_oldest(kv, slot)
-        kv.last_fill[slot] = 1
+        kv.slots[slot, Slot.LAST_FILL] = 1
         return True
-    kv.last_fill[slot] += 1
-    if kv.last_fill[slot] == size and key != NO_KEY:
-        _publish(kv, kv.owned[slot, kv.n_owned[slot] - 1], key)
+    kv.slots[slot, Slot.LAST_FILL] += 1
+    _publish_if_full(kv, slot, key)
     return True
 
 
-@compiled
+@compiled_part
 def release(kv: KvBlocks, slot: int) -> None:
     """Give a request's blocks back, last block first, at the young end of the free list."""
-    sentinel = len(kv.key)
-    for index in range(kv.n_owned[slot] - 1, -1, -1):
+    sentinel = kv.counts[KvCount.BLOCKS]
+    for index in range(kv.slots[slot, Slot.N_OWNED] - 1, -1, -1):
         block = kv.owned[slot, index]
-        kv.references[block] -= 1
-        if kv.references[block] == 0:
-            youngest = kv.older[sentinel]
-            kv.younger[youngest] = block
-            kv.older[block] = youngest
-            kv.younger[block] = sentinel
-            kv.older[sentinel] = block
-            kv.counts[_FREE] += 1
-    kv.n_owned[slot] = 0
-    kv.last_fill[slot] = 0
+        kv.blocks[block, Block.REFERENCES] -= 1
+        if kv.blocks[block, Block.REFERENCES] == 0:
+            youngest = kv.blocks[sentinel, Block.OLDER]
+            kv.blocks[youngest, Block.YOUNGER] = block
+            kv.blocks[block, Block.OLDER] = youngest
+            kv.blocks[block, Block.YOUNGER] = sentinel
+            kv.blocks[sentinel, Block.OLDER] = block
+            kv.counts[KvCount.FREE] += 1
+    kv.slots[slot, Slot.N_OWNED] = 0
+    kv.slots[slot, Slot.LAST_FILL] = 0

@@ -7,11 +7,11 @@ import numpy as np
 
 from tailcast.engine.blis.accelerators import BlisAccelerator
 from tailcast.engine.blis.coefficients import BlisCoefficients, load_blis_coefficients
+from tailcast.engine.blis.columns import Entry
 from tailcast.engine.blis.model_config import BlisModelConfig
 from tailcast.engine.blis.step_time import (
     PhysicsTerms,
     RooflineTerms,
-    StepBatch,
     StepModel,
     step_time_us,
     truncated_us,
@@ -146,12 +146,8 @@ class BlisLatencyModel:
         int
             Microseconds, at least 1.
         """
-        columns = StepBatch(
-            input_tokens=np.array([e.input_tokens for e in batch], dtype=np.int64),
-            output_tokens=np.array([e.output_tokens for e in batch], dtype=np.int64),
-            progress=np.array([e.progress for e in batch], dtype=np.int64),
-            new_tokens=np.array([e.new_tokens for e in batch], dtype=np.int64),
-        )
+        rows = [[e.input_tokens, e.output_tokens, e.progress, e.new_tokens] for e in batch]
+        columns = np.array(rows, dtype=np.int64).reshape(-1, len(Entry))
         return int(step_time_us(self.step_model, columns, len(batch)))
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.engine.blis.columns import Status
 from tailcast.engine.blis.latency_model import BlisLatencyModel
 from tailcast.engine.blis.metrics import latency_entries, percentile_ms, pooled_latency_entries
 from tailcast.engine.blis.requests import BlisRequests
-from tailcast.engine.blis.state import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class BlisResult:
         Duration of every executed step.
     decode_runs : DecodeRuns
         Who decoded when.
-    status : ndarray of int8, shape (n_request,)
+    status : ndarray of int64, shape (n_request,)
         Values of `Status`.
     ttft_us, e2e_us : ndarray of int64, shape (n_request,)
         From arrival; TTFT is kept for requests that timed out later, as in BLIS.
@@ -70,7 +70,7 @@ class BlisResult:
     counters: Mapping[str, int]
     step_duration_us: NDArray[np.int64]
     decode_runs: DecodeRuns
-    status: NDArray[Any]
+    status: NDArray[np.int64]
     ttft_us: NDArray[np.int64]
     e2e_us: NDArray[np.int64]
     itl_sum_us: NDArray[np.int64]
@@ -79,7 +79,7 @@ class BlisResult:
     finished_us: NDArray[np.int64]
     preemptions: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
-    length_capped: NDArray[Any]
+    length_capped: NDArray[np.bool_]
 
     @property
     def completed(self) -> NDArray[np.bool_]:

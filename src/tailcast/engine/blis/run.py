@@ -3,15 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.engine.blis.columns import Count, Entry, Fact, KvCount, Live, Rule, Run
 from tailcast.engine.blis.kernel import STALLED_PREEMPTIONS, run_events
-from tailcast.engine.blis.kv_blocks import PromptKeys, new_kv_blocks
+from tailcast.engine.blis.kv_blocks import new_kv_blocks
 from tailcast.engine.blis.latency_model import BlisLatencyModel
+from tailcast.engine.blis.replica import Replica, StepLog, new_live, new_step_log, roomier_log
 from tailcast.engine.blis.requests import BlisRequests
 from tailcast.engine.blis.result import BlisResult, DecodeRuns
 from tailcast.engine.blis.settings import BlisSettings
-from tailcast.engine.blis.state import Columns, Count, Replica, Rules, new_progress
 from tailcast.engine.blis.step_time import MAX_INT64
-from tailcast.engine.blis.wait_queue import new_wait_queue
 from tailcast.errors import CapacityError
 
 
@@ -45,10 +45,10 @@ def simulate_blis(
     queue_us = requests.arrival_us + _ingest_us(requests, model)
     order = by_arrival[np.argsort(queue_us[by_arrival], kind="stable")]
     replica = _new_replica(requests, settings, model, order, queue_us)
-    deadline_us = replica.rows.deadline_us
+    deadline_us = replica.facts[:, Fact.DEADLINE_US]
     timeouts = np.argsort(deadline_us, kind="stable")
     leaves = (deadline_us[timeouts] > 0) & (deadline_us[timeouts] <= settings.horizon_us)
-    log = run_events(replica, model.step_model, timeouts[leaves], settings.horizon_us)
+    log = _run(replica, model, timeouts[leaves], settings.horizon_us)
     counts = replica.counts
     if counts[Count.PREEMPTIONS_SINCE_PROGRESS] >= STALLED_PREEMPTIONS:
         raise CapacityError(
@@ -56,25 +56,33 @@ def simulate_blis(
             "ever; give more kv_blocks, a max_model_len, deadlines or a horizon"
         )
     arrived = requests.arrival_us[requests.arrival_us <= settings.horizon_us]
-    clock_us = max([int(counts[Count.CLOCK]), *arrived[-1:], *_last(arrived)])
-    steps, segments = int(counts[Count.STEPS]), int(counts[Count.SEGMENTS])
+    runs = log.runs[: counts[Count.RUNS]]
+    capped = np.zeros(len(requests), dtype=np.bool_)
+    capped[order] = replica.live[:, Live.LENGTH_CAPPED] != 0
     return BlisResult(
         requests=requests,
         model=model,
-        ended_us=min(clock_us, settings.horizon_us),
+        ended_us=max(int(counts[Count.CLOCK]), int(arrived.max(initial=0))),
         counters=_counters(replica),
-        step_duration_us=log.duration_us[:steps].copy(),
+        step_duration_us=log.duration_us[: counts[Count.STEPS]].copy(),
         decode_runs=DecodeRuns(
-            row=order[log.row[:segments]],
-            first=log.first[:segments].copy(),
-            length=log.length[:segments].copy(),
+            row=order[runs[:, Run.ROW]],
+            first=runs[:, Run.FIRST].copy(),
+            length=runs[:, Run.LENGTH].copy(),
         ),
+        length_capped=capped,
         **_in_given_order(replica, order),
     )
 
 
-def _last(arrived: NDArray[np.int64]) -> list[int]:
-    return [int(arrived.max())] if arrived.size else []
+def _run(
+    replica: Replica, model: BlisLatencyModel, timeouts: NDArray[np.int64], horizon_us: int
+) -> StepLog:
+    batch = np.zeros((len(replica.running), len(Entry)), dtype=np.int64)
+    log = new_step_log(1024, 1024 + 2 * len(batch))
+    while not run_events(replica, log, batch, model.step_model, timeouts, horizon_us):
+        log = roomier_log(log)
+    return log
 
 
 def _ingest_us(requests: BlisRequests, model: BlisLatencyModel) -> NDArray[np.int64]:
@@ -110,42 +118,53 @@ def _new_replica(
     queue_us: NDArray[np.int64],
 ) -> Replica:
     n = len(requests)
-    keys, n_key = _prompt_keys(requests, settings.block_size, order)
+    facts, n_key = _facts(requests, settings, queue_us)
     n_slot = max(1, min(settings.max_num_seqs, n))
     counts = np.zeros(len(Count), dtype=np.int64)
     counts[Count.FREE_SLOTS] = n_slot
+    counts[Count.STEP_US] = MAX_INT64  # none pending
     return Replica(
-        rules=Rules(
-            max_num_seqs=settings.max_num_seqs,
-            max_num_batched_tokens=settings.max_num_batched_tokens,
-            long_prefill=settings.long_prefill_token_threshold,
-            max_model_len=settings.max_model_len,
-            first_come_first_served=settings.scheduler == "fcfs",
-            preempt_by_priority=settings.preemption_policy == "priority",
-            stream_us=model.stream_us,
-            finish_us=model.finish_us,
-        ),
-        rows=Columns(
-            arrival_us=requests.arrival_us[order],
-            queue_us=queue_us[order],
-            deadline_us=requests.deadline_us[order],
-            input_tokens=requests.input_tokens[order],
-            output_tokens=requests.output_tokens[order],
-            budget=requests.max_output_tokens[order],
-            priority=requests.priority[order],
-            place=_places(requests, settings.scheduler)[order],
-            session_output=requests.session_output[order],
-        ),
-        state=new_progress(n),
+        rules=_rules(settings, model),
+        facts=facts[order],
+        live=new_live(n),
         kv=new_kv_blocks(
             settings.kv_blocks, settings.block_size, n_key, n_slot, _width(requests, settings)
         ),
-        keys=keys,
-        queue=new_wait_queue(max(1, n)),
+        heap=np.zeros((max(1, n), 2), dtype=np.int64),
         running=np.zeros(n_slot, dtype=np.int64),
         free_slots=np.arange(n_slot, dtype=np.int64),
         counts=counts,
     )
+
+
+def _rules(settings: BlisSettings, model: BlisLatencyModel) -> NDArray[np.int64]:
+    rules = np.zeros(len(Rule), dtype=np.int64)
+    rules[Rule.MAX_NUM_SEQS] = settings.max_num_seqs
+    rules[Rule.MAX_NUM_BATCHED_TOKENS] = settings.max_num_batched_tokens
+    rules[Rule.LONG_PREFILL] = settings.long_prefill_token_threshold
+    rules[Rule.MAX_MODEL_LEN] = settings.max_model_len
+    rules[Rule.FIRST_COME_FIRST_SERVED] = settings.scheduler == "fcfs"
+    rules[Rule.PREEMPT_BY_PRIORITY] = settings.preemption_policy == "priority"
+    rules[Rule.STREAM_US] = model.stream_us
+    rules[Rule.FINISH_US] = model.finish_us
+    return rules
+
+
+def _facts(
+    requests: BlisRequests, settings: BlisSettings, queue_us: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int]:
+    """Request columns by `Fact`, and the number of block keys in use."""
+    facts = np.zeros((len(requests), len(Fact)), dtype=np.int64)
+    facts[:, Fact.ARRIVAL_US] = requests.arrival_us
+    facts[:, Fact.QUEUE_US] = queue_us
+    facts[:, Fact.DEADLINE_US] = requests.deadline_us
+    facts[:, Fact.INPUT_TOKENS] = requests.input_tokens
+    facts[:, Fact.OUTPUT_TOKENS] = requests.output_tokens
+    facts[:, Fact.BUDGET] = requests.max_output_tokens
+    facts[:, Fact.PRIORITY] = requests.priority
+    facts[:, Fact.PLACE] = _places(requests, settings.scheduler)
+    facts[:, Fact.SESSION_OUTPUT] = requests.session_output
+    return facts, _number_keys(requests, settings.block_size, facts)
 
 
 def _width(requests: BlisRequests, settings: BlisSettings) -> int:
@@ -174,26 +193,23 @@ def _places(requests: BlisRequests, scheduler: str) -> NDArray[np.int64]:
     return place
 
 
-def _prompt_keys(
-    requests: BlisRequests, block_size: int, order: NDArray[np.int64]
-) -> tuple[PromptKeys, int]:
-    """Number the keys of all blocks that can be found again, streams one after the other."""
+def _number_keys(requests: BlisRequests, block_size: int, facts: NDArray[np.int64]) -> int:
+    """Number the keys of all blocks that can be found again, one stream after the other."""
     n = len(requests)
     grouped = requests.prefix_group >= 0
     prefix_blocks = np.where(grouped, requests.prefix_length // block_size, 0)
     tokens = requests.input_tokens + np.where(requests.session_output, requests.output_tokens, 0)
-    own = requests.content_stream < 0
     n_stream = int(requests.content_stream.max(initial=-1)) + 1
-    content = np.where(own, n_stream + np.arange(n), requests.content_stream)
-    prefix_start, end = _stream_starts(np.where(grouped, requests.prefix_group, -1), prefix_blocks)
-    content_start, n_key = _stream_starts(content, tokens // block_size + 1)
-    keys = PromptKeys(
-        prefix_key=prefix_start[order],
-        prefix_blocks=prefix_blocks[order],
-        content_key=content_start[order] + end,
-        input_tokens=requests.input_tokens[order],
+    own = n_stream + np.arange(n)
+    content = np.where(requests.content_stream < 0, own, requests.content_stream)
+    prefix_key, n_prefix = _stream_starts(
+        np.where(grouped, requests.prefix_group, -1), prefix_blocks
     )
-    return keys, max(1, end + n_key)
+    content_key, n_content = _stream_starts(content, tokens // block_size + 1)
+    facts[:, Fact.PREFIX_KEY] = prefix_key
+    facts[:, Fact.PREFIX_BLOCKS] = prefix_blocks
+    facts[:, Fact.CONTENT_KEY] = n_prefix + content_key
+    return max(1, n_prefix + n_content)
 
 
 def _stream_starts(
@@ -211,28 +227,23 @@ def _stream_starts(
 
 def _in_given_order(replica: Replica, order: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
     """Per-request results in the row order of the input."""
-    state = replica.state
     columns = {
-        "status": state.status,
-        "ttft_us": state.ttft_us,
-        "e2e_us": state.e2e_us,
-        "itl_sum_us": state.itl_sum_us,
-        "n_itl": state.n_itl,
-        "scheduled_us": state.scheduled_us,
-        "finished_us": state.finished_us,
-        "preemptions": state.preemptions,
-        "cached_tokens": state.cached_tokens,
-        "length_capped": state.length_capped,
+        "status": Live.STATUS,
+        "ttft_us": Live.TTFT_US,
+        "e2e_us": Live.E2E_US,
+        "itl_sum_us": Live.ITL_SUM_US,
+        "n_itl": Live.N_ITL,
+        "scheduled_us": Live.SCHEDULED_US,
+        "finished_us": Live.FINISHED_US,
+        "preemptions": Live.PREEMPTIONS,
+        "cached_tokens": Live.CACHED_TOKENS,
     }
-    given = {}
-    for name, column in columns.items():
-        given[name] = np.empty_like(column)
-        given[name][order] = column
-    return given
+    given = np.empty_like(replica.live)
+    given[order] = replica.live
+    return {name: given[:, column].copy() for name, column in columns.items()}
 
 
 def _counters(replica: Replica) -> dict[str, int]:
-    counts = replica.counts
     names = {
         "steps": Count.STEPS,
         "preemptions": Count.PREEMPTIONS,
@@ -249,7 +260,8 @@ def _counters(replica: Replica) -> dict[str, int]:
         "still_queued": Count.WAITING,
         "still_running": Count.RUNNING,
     }
-    counters = {name: int(counts[place]) for name, place in names.items()}
-    free, hits, misses = (int(c) for c in replica.kv.counts)
-    counters.update(free_kv_blocks=free, cache_hits=hits, cache_misses=misses)
+    counters = {name: int(replica.counts[place]) for name, place in names.items()}
+    counters["free_kv_blocks"] = int(replica.kv.counts[KvCount.FREE])
+    counters["cache_hits"] = int(replica.kv.counts[KvCount.HITS])
+    counters["cache_misses"] = int(replica.kv.counts[KvCount.MISSES])
     return counters

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine.blis.compiled import compiled
+from tailcast.engine.blis.columns import Entry
+from tailcast.engine.blis.compiled import compiled, compiled_part
 
 MAX_INT64 = 2**63 - 1
 """What BLIS makes of a duration that is NaN or too large."""
@@ -89,18 +90,6 @@ class StepModel(NamedTuple):
     roofline: RooflineTerms
 
 
-class StepBatch(NamedTuple):
-    """Requests that compute something in one step, in running order, each of shape (n_request,).
-
-    `progress` counts tokens computed before the step; `new_tokens` those of this step.
-    """
-
-    input_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    progress: NDArray[np.int64]
-    new_tokens: NDArray[np.int64]
-
-
 @compiled
 def truncated_us(value: float) -> int:
     """Whole microseconds of a float, cut towards zero.
@@ -121,15 +110,15 @@ def truncated_us(value: float) -> int:
 
 
 @compiled
-def step_time_us(model: StepModel, batch: StepBatch, n: int) -> int:
+def step_time_us(model: StepModel, batch: NDArray[np.int64], n: int) -> int:
     """Duration of a step.
 
     Parameters
     ----------
     model : StepModel
         Deployment and coefficients.
-    batch : StepBatch
-        Requests with new tokens, in running order.
+    batch : ndarray of int64, shape (n_row, 4)
+        Requests with new tokens in running order; columns by `Entry`.
     n : int
         How many leading rows of `batch` count.
 
@@ -147,7 +136,7 @@ def step_time_us(model: StepModel, batch: StepBatch, n: int) -> int:
     return max(1, truncated_us(duration))
 
 
-@compiled
+@compiled_part
 def _forward_us(m: PhysicsTerms, tokens: float, attention_flops: float) -> float:
     """Compute time of `tokens` at peak: projections, attention and FFN."""
     shards = m.tensor_parallel * m.data_parallel
@@ -163,7 +152,7 @@ def _forward_us(m: PhysicsTerms, tokens: float, attention_flops: float) -> float
     return (flops + ffn) / m.peak_flops
 
 
-@compiled
+@compiled_part
 def _weights_us(m: PhysicsTerms) -> float:
     """Time to read the weights once, all experts included."""
     width = m.bytes_per_weight
@@ -179,7 +168,7 @@ def _weights_us(m: PhysicsTerms) -> float:
     return (attention + ffn) / m.memory_bandwidth
 
 
-@compiled
+@compiled_part
 def _allreduce_us(m: PhysicsTerms, units: float, tokens: float) -> float:
     """Ring all-reduce of `units` activations of `tokens`, at memory bandwidth as in BLIS."""
     if m.tensor_parallel <= 1:
@@ -189,7 +178,7 @@ def _allreduce_us(m: PhysicsTerms, units: float, tokens: float) -> float:
     return volume / m.memory_bandwidth
 
 
-@compiled
+@compiled_part
 def _dispatch_us(m: PhysicsTerms, tokens: float) -> float:
     """Expert dispatch and combine; zero without data parallelism."""
     if m.n_experts < 2 or m.data_parallel <= 1:
@@ -199,7 +188,7 @@ def _dispatch_us(m: PhysicsTerms, tokens: float) -> float:
     return volume / m.memory_bandwidth * m.n_moe_layers
 
 
-@compiled
+@compiled_part
 def _prefill_term(m: PhysicsTerms, tokens: float, attention_flops: float) -> float:
     compute = 0.0
     kv = 0.0
@@ -212,7 +201,7 @@ def _prefill_term(m: PhysicsTerms, tokens: float, attention_flops: float) -> flo
     return m.prefill_compute * max(compute, kv)
 
 
-@compiled
+@compiled_part
 def _decode_term(m: PhysicsTerms, tokens: float, context: float) -> float:
     compute = 0.0
     kv = 0.0
@@ -227,22 +216,22 @@ def _decode_term(m: PhysicsTerms, tokens: float, context: float) -> float:
     return m.decode_compute * max(compute, kv)
 
 
-@compiled
-def _physics_us(m: PhysicsTerms, batch: StepBatch, n: int) -> float:
+@compiled_part
+def _physics_us(m: PhysicsTerms, batch: NDArray[np.int64], n: int) -> float:
     prefill_tokens = 0.0
     attention_flops = 0.0
     decodes = 0.0
     context = 0.0
     for i in range(n):
-        prompt = batch.input_tokens[i]
-        if batch.progress[i] < prompt:
-            t = float(batch.new_tokens[i])
+        prompt = batch[i, Entry.INPUT_TOKENS]
+        if batch[i, Entry.PROGRESS] < prompt:
+            t = float(batch[i, Entry.NEW_TOKENS])
             prefill_tokens += t
             # The whole prompt, not the progress: every chunk is charged against all of it.
             attention_flops += 4 * m.heads_per_gpu * t * (prompt + t / 2) * m.head_dim
-        elif batch.output_tokens[i] > 0:
+        elif batch[i, Entry.OUTPUT_TOKENS] > 0:
             decodes += 1.0
-            context += float(batch.progress[i])
+            context += float(batch[i, Entry.PROGRESS])
     tokens = prefill_tokens + decodes
     allreduce = _allreduce_us(m, m.n_layers, tokens) / m.data_parallel
     allreduce += _allreduce_us(m, m.n_dense_layers, tokens) / m.data_parallel
@@ -261,7 +250,7 @@ def _physics_us(m: PhysicsTerms, batch: StepBatch, n: int) -> float:
     )
 
 
-@compiled
+@compiled_part
 def _request_flops(m: RooflineTerms, context: float, new: float) -> float:
     kv_dim = m.n_kv_heads * m.head_dim
     seen = context + (new - 1) / 2.0 if new > 1 else context
@@ -275,27 +264,30 @@ def _request_flops(m: RooflineTerms, context: float, new: float) -> float:
     return matrix + vector * m.n_layers
 
 
-@compiled
+@compiled_part
 def _request_bytes(m: RooflineTerms, context: float, new: float) -> float:
     kv = 2 * m.n_layers * m.n_kv_heads * m.head_dim * m.bytes_per_element
     return kv * (new + context) + m.n_layers * m.hidden * m.bytes_per_element * new
 
 
-@compiled
-def _roofline_us(m: RooflineTerms, batch: StepBatch, n: int) -> float:
+@compiled_part
+def _roofline_us(m: RooflineTerms, batch: NDArray[np.int64], n: int) -> float:
     compute = 0.0
     traffic = 0.0
     total = 0.0
     for i in range(n):  # BLIS sums prefills first, then decodes
-        if batch.progress[i] < batch.input_tokens[i]:
-            new = float(batch.new_tokens[i])
-            context = float(batch.progress[i])
+        if batch[i, Entry.PROGRESS] < batch[i, Entry.INPUT_TOKENS]:
+            new = float(batch[i, Entry.NEW_TOKENS])
+            context = float(batch[i, Entry.PROGRESS])
             compute += _request_flops(m, context, new) / m.tensor_parallel / m.prefill_flops
             traffic += _request_bytes(m, context, new) / m.tensor_parallel
             total += new
     for i in range(n):
-        if batch.progress[i] >= batch.input_tokens[i] and batch.output_tokens[i] > 0:
-            context = float(batch.progress[i])
+        if (
+            batch[i, Entry.PROGRESS] >= batch[i, Entry.INPUT_TOKENS]
+            and batch[i, Entry.OUTPUT_TOKENS] > 0
+        ):
+            context = float(batch[i, Entry.PROGRESS])
             compute += _request_flops(m, context, 1.0) / m.tensor_parallel / m.decode_flops
             traffic += _request_bytes(m, context, 1.0) / m.tensor_parallel
             total += 1.0
