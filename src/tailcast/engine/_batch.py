@@ -1,0 +1,467 @@
+"""Forming the batch of a step: running requests first, then admissions from the queue."""
+
+import numpy as np
+
+from tailcast.engine import _heap
+from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._pool import blocks, claim, close, fill, old_garbage, release, settle, take
+from tailcast.engine._queue import drop_first, first_waiting, requeue
+from tailcast.engine._state import (
+    DECODE,
+    FREE,
+    FULL,
+    NO_BLOCKS,
+    NONE,
+    OPEN,
+    PREFILL,
+    RUNNING,
+    Work,
+)
+
+
+@inlined
+def _add_chunk(w: Work, start: int, tokens: int) -> None:
+    """Count a prefill chunk of `tokens` after `start` computed ones into the batch."""
+    run = w.run[0]
+    run.tokens += tokens
+    run.pairs += tokens * (start + 0.5 * tokens)
+    run.chunks += 1
+
+
+@compiled
+def unlink(w: Work, slot: int) -> None:
+    """Take a slot out of the running list."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    if sl.prev == NONE:
+        run.head = sl.next
+    else:
+        w.slot[sl.prev].next = sl.next
+    if sl.next == NONE:
+        run.tail = sl.prev
+    else:
+        w.slot[sl.next].prev = sl.prev
+    run.n_active -= 1
+
+
+@compiled
+def free_slot(w: Work, slot: int) -> None:
+    """Make a slot available again."""
+    run = w.run[0]
+    w.slot[slot].state = FREE
+    w.slots[run.n_spare] = slot
+    run.n_spare += 1
+
+
+@compiled
+def leave_batch(w: Work, slot: int, final: bool) -> None:
+    """Stop a running request that has not finished: it leaves every list and frees its blocks."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    if sl.state == DECODE:
+        context = run.step + sl.offset
+        tokens = context + sl.granted
+        run.n_decode -= 1
+        run.context -= context
+        w.hist[sl.phase] -= 1
+        _heap.drop_slot(w, slot)
+        if sl.last >= 0.0:
+            run.n_skipped -= 1
+    else:
+        tokens = sl.progress + sl.granted
+        kept = 0
+        for i in range(run.n_pre):
+            if w.pre[i] != slot:
+                w.pre[kept] = w.pre[i]
+                kept += 1
+        run.n_pre = kept
+    release(w, slot, tokens, final)
+    unlink(w, slot)
+    free_slot(w, slot)
+
+
+@compiled
+def end_span(w: Work, slot: int) -> None:
+    """Close the stretch of step runs whose gaps are the request's own."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    if run.n_run > sl.gap_from:
+        span = w.span[run.n_span]
+        span.row = sl.row
+        span.gap_from = sl.gap_from
+        span.gap_to = run.n_run
+        run.n_span += 1
+
+
+@compiled
+def _preempt(w: Work, slot: int) -> None:
+    run = w.run[0]
+    sl = w.slot[slot]
+    row = sl.row
+    fa = w.fate[row]
+    if sl.state == DECODE:
+        fa.generated = w.item[row].output - ((sl.key >> 32) - run.step)
+        if sl.last >= 0.0:
+            fa.last = sl.last
+        else:
+            fa.last = run.now
+            end_span(w, slot)
+    fa.preempted += 1
+    run.preemptions += 1
+    run.preempted = 1
+    leave_batch(w, slot, False)
+    requeue(w, row)
+
+
+@compiled
+def _victim(w: Work) -> int:
+    """Who is preempted: the last of the running list, or the least urgent."""
+    run = w.run[0]
+    worst = run.tail
+    if run.priority:
+        slot = w.slot[worst].prev
+        while slot != NONE:
+            a = w.slot[slot].row
+            b = w.slot[worst].row
+            if w.priority[a] != w.priority[b]:
+                later = w.priority[a] > w.priority[b]
+            elif w.fate[a].arrival != w.fate[b].arrival:
+                later = w.fate[a].arrival > w.fate[b].arrival
+            else:
+                later = a > b
+            if later:
+                worst = slot
+            slot = w.slot[slot].prev
+    return int(worst)
+
+
+@inlined
+def _wanted(w: Work, slot: int, budget: int) -> int:
+    """Tokens that a running prefill computes if it may have `budget`."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    tokens = sl.target - sl.progress
+    if run.threshold > 0:
+        tokens = min(tokens, run.threshold)
+    return int(min(tokens, budget))
+
+
+@inlined
+def _everyone(w: Work) -> int:
+    """Phase 1 when all running requests get what they want; budget left, or -1 if they cannot."""
+    run = w.run[0]
+    budget = run.max_tokens - run.n_decode
+    need = w.hist[run.phase]
+    if budget < 0 or run.n_skipped > 0 or run.contested:
+        return -1
+    for i in range(run.n_pre):
+        slot = w.pre[i]
+        sl = w.slot[slot]
+        tokens = _wanted(w, slot, 1 << 31)
+        if tokens > budget:
+            if run.n_pre > 1 or run.tail != slot:
+                return -1
+            tokens = budget
+        sl.granted = tokens
+        budget -= tokens
+        need += blocks(sl.progress + tokens, run.block) - blocks(sl.progress, run.block)
+    if need > run.free or (run.n_pre > 0 and run.in_nodes > 0 and need > old_garbage(w)):
+        return -1
+    take(w, need)
+    run.decodes = run.n_decode
+    run.decode_context = run.context
+    for i in range(run.n_pre):
+        sl = w.slot[w.pre[i]]
+        if sl.granted > 0:
+            _add_chunk(w, sl.progress, sl.granted)
+            if sl.sp != NONE or sl.sc != NONE:
+                fill(w, w.pre[i], sl.progress + sl.granted)
+    return int(budget)
+
+
+@compiled
+def _skip(w: Work, slot: int) -> None:
+    """A decode gets no token in this step: everything about it comes one step later."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    sl.offset -= 1
+    sl.key += 1 << 32
+    _heap.sink_slot(w, sl.heap, slot)
+    w.hist[sl.phase] -= 1
+    sl.phase = sl.phase + 1 if sl.phase + 1 < run.block else 0
+    w.hist[sl.phase] += 1
+    if sl.last < 0.0:
+        end_span(w, slot)
+        sl.last = run.now
+        run.n_skipped += 1
+
+
+@compiled
+def _grant_in_order(w: Work) -> int:
+    """Phase 1 in full: budget and blocks run out, requests are preempted; budget left."""
+    run = w.run[0]
+    budget = run.max_tokens
+    slot = run.head
+    while slot != NONE and budget > 0:
+        sl = w.slot[slot]
+        if sl.state == PREFILL:
+            have = sl.progress
+            tokens = _wanted(w, slot, budget)
+        else:
+            have = run.step + sl.offset
+            tokens = 1
+        need = blocks(have + tokens, run.block) - blocks(have, run.block)
+        alive = True
+        while need > run.free and alive:
+            victim = _victim(w)
+            alive = victim != slot
+            budget += w.slot[victim].granted
+            _preempt(w, victim)
+        if not alive:
+            break
+        take(w, need)
+        sl.granted = tokens
+        budget -= tokens
+        if sl.state == PREFILL or (sl.session and sl.open_c):
+            fill(w, slot, have + tokens)
+        slot = sl.next
+    return int(budget)
+
+
+@compiled
+def _settle_all(w: Work) -> None:
+    run = w.run[0]
+    slot = run.head
+    while slot != NONE:
+        sl = w.slot[slot]
+        if sl.state == PREFILL:
+            sl.granted = 0
+        elif sl.session and sl.open_c:
+            settle(w, sl.sc)
+        slot = sl.next
+
+
+@compiled
+def _is_contested(w: Work, slot: int) -> bool:
+    """Whether it matters in which order this request and others fill blocks."""
+    sl = w.slot[slot]
+    if not sl.open_c or sl.sc == NONE or w.item[sl.row].content == NONE:
+        return False
+    st = w.stream[sl.sc]
+    return bool(st.n_open > 1 or (sl.state == DECODE and sl.ext_c < st.cached))
+
+
+@compiled
+def _in_order(w: Work) -> int:
+    """Phase 1, one request after the other; budget left."""
+    run = w.run[0]
+    _settle_all(w)
+    budget = _grant_in_order(w)
+    run.decodes = 0
+    run.decode_context = 0
+    run.contested = 0
+    slot = run.head
+    while slot != NONE:
+        sl = w.slot[slot]
+        if sl.granted > 0:
+            if sl.state == PREFILL:
+                _add_chunk(w, sl.progress, sl.granted)
+            else:
+                run.decodes += 1
+                run.decode_context += run.step + sl.offset
+        if _is_contested(w, slot):
+            run.contested = 1
+        slot = sl.next
+    run.walked = 1
+    granted = run.decodes + run.chunks > 0
+    slot = run.head
+    while slot != NONE:
+        sl = w.slot[slot]
+        if sl.state == DECODE:
+            if sl.granted == 0 and granted:
+                _skip(w, slot)
+            elif sl.last < 0.0:
+                sl.granted = 0
+        slot = sl.next
+    return budget
+
+
+@inlined
+def _hit_blocks(w: Work, row: int, target: int) -> int:
+    """Leading blocks of a waiting request that are cached."""
+    run = w.run[0]
+    it = w.item[row]
+    hit = 0
+    if it.prefix != NONE:
+        hit = min(w.stream[it.prefix].cached, it.base)
+    content = it.content
+    if content == NONE:
+        content = w.fate[row].own
+    if content != NONE and hit == it.base:
+        settle(w, content)
+        hit = max(hit, min(w.stream[content].cached, it.keyed))
+    return int(min(hit, (target - 1) // run.block))
+
+
+@inlined
+def _free_hits(w: Work, row: int, hit: int) -> int:
+    """How many of the hit blocks stand in the free pool."""
+    it = w.item[row]
+    free = 0
+    if it.prefix != NONE:
+        free += max(0, min(hit, it.base) - w.stream[it.prefix].used)
+    content = it.content
+    if content == NONE:
+        content = w.fate[row].own
+    if content != NONE:
+        free += max(0, hit - w.stream[content].used)
+    return int(free)
+
+
+@compiled
+def _join_streams(w: Work, slot: int, hit: int) -> None:
+    """Hold the blocks that were hit."""
+    sl = w.slot[slot]
+    it = w.item[sl.row]
+    sl.sp = it.prefix
+    sl.sc = it.content if it.content != NONE else w.fate[sl.row].own
+    sl.ext_p = 0
+    sl.ext_c = it.base
+    sl.open_c = 1
+    sl.open_p = 0
+    sl.session = 0
+    if sl.sp != NONE:
+        sl.open_p = 1
+        sl.ext_p = min(hit, it.base)
+        claim(w, sl.sp, sl.ext_p)
+    if sl.sc != NONE:
+        st = w.stream[sl.sc]
+        sl.ext_c = max(hit, it.base)
+        claim(w, sl.sc, sl.ext_c)
+        st.n_open += 1
+        st.open_sum += slot
+        if it.content != NONE and it.keyed > it.input:
+            sl.session = 1
+
+
+@compiled
+def _new_slot(w: Work, row: int) -> int:
+    """Append a request to the running list."""
+    run = w.run[0]
+    if run.n_spare > 0:
+        run.n_spare -= 1
+        slot = w.slots[run.n_spare]
+    else:
+        slot = run.n_slot
+        run.n_slot += 1
+    sl = w.slot[slot]
+    sl.row = row
+    sl.state = PREFILL
+    sl.seq = run.seq
+    run.seq += 1
+    sl.last = -1.0
+    sl.heap = NONE
+    sl.sp = NONE
+    sl.sc = NONE
+    sl.open_p = 0
+    sl.open_c = 0
+    sl.session = 0
+    sl.prev = run.tail
+    sl.next = NONE
+    if run.tail == NONE:
+        run.head = slot
+    else:
+        w.slot[run.tail].next = slot
+    run.tail = slot
+    run.n_active += 1
+    w.pre[run.n_pre] = slot
+    run.n_pre += 1
+    return int(slot)
+
+
+@inlined
+def _watch_running(w: Work, row: int) -> None:
+    """Start the timer of a running request, unless it already runs."""
+    run = w.run[0]
+    fa = w.fate[row]
+    leave = fa.arrival + w.timeout[row]
+    if leave < np.inf and not fa.timed & 2:
+        fa.timed |= 2
+        _heap.push(w.busy_key, w.busy_row, run.n_run_timer, leave, row)
+        run.n_run_timer += 1
+
+
+@inlined
+def _admit(w: Work, row: int, hit: int, tokens: int, need: int) -> None:
+    run = w.run[0]
+    fa = w.fate[row]
+    drop_first(w)
+    slot = _new_slot(w, row)
+    sl = w.slot[slot]
+    fa.state = RUNNING
+    if fa.scheduled < 0.0:
+        fa.scheduled = run.now
+    if run.timed:
+        _watch_running(w, row)
+    sl.target = w.item[row].input + fa.generated
+    sl.progress = hit * run.block
+    sl.granted = tokens
+    fa.cached += sl.progress
+    run.cached_tokens += sl.progress
+    if run.caching:
+        _join_streams(w, slot, hit)
+    take(w, need)
+    if sl.sp != NONE or sl.sc != NONE:
+        fill(w, slot, sl.progress + tokens)
+        if _is_contested(w, slot):
+            run.contested = 1
+    _add_chunk(w, sl.progress, tokens)
+
+
+@inlined
+def _admissions(w: Work, budget: int) -> None:
+    """Phase 2: admit from the head of the queue until something runs out."""
+    run = w.run[0]
+    while run.n_waiting > 0:
+        if budget <= 0 or run.n_active + run.n_pending >= run.max_seqs:
+            run.blocked = FULL
+            return
+        row = first_waiting(w)
+        target = w.item[row].input + w.fate[row].generated
+        hit = _hit_blocks(w, row, target) if run.caching else 0
+        start = hit * run.block
+        tokens = target - start
+        if tokens > budget and not run.chunked:
+            run.blocked = FULL
+            return
+        if run.threshold > 0:
+            tokens = min(tokens, run.threshold)
+        tokens = min(tokens, budget)
+        need = blocks(start + tokens, run.block) - hit
+        if need + (_free_hits(w, row, hit) if hit > 0 else 0) > run.free:
+            run.blocked = NO_BLOCKS
+            return
+        _admit(w, row, hit, tokens, need)
+        budget -= tokens
+
+
+@inlined
+def form(w: Work) -> bool:
+    """Form the batch of the step that starts now; whether there is any."""
+    run = w.run[0]
+    run.tokens = 0
+    run.pairs = 0.0
+    run.chunks = 0
+    run.preempted = 0
+    run.blocked = OPEN
+    run.walked = 0
+    run.ahead = 0
+    budget = _everyone(w)
+    if budget < 0:
+        budget = _in_order(w)
+    run.ahead = 1
+    if not run.preempted:
+        _admissions(w, budget)
+    run.ahead = 0
+    run.min_free = min(run.min_free, run.free)
+    return bool(run.decodes + run.chunks > 0)

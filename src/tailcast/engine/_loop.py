@@ -1,0 +1,465 @@
+"""The loop over steps: clock, closed-form stretches of decode steps, and what ends at a step's end.
+
+While the batch is the same set of decodes, step j of a stretch takes ``d + slope * j`` seconds, so
+k steps take ``k d + slope k (k - 1) / 2`` and are done at once.
+"""
+
+import numpy as np
+
+from tailcast.engine import _heap
+from tailcast.engine._batch import form, free_slot, leave_batch, unlink
+from tailcast.engine._compile import compiled, entry, inlined
+from tailcast.engine._pool import close, fill, release, take
+from tailcast.engine._queue import (
+    expire,
+    first_waiting,
+    ingest,
+    next_leave,
+    seek,
+    send_children,
+)
+from tailcast.engine._state import (
+    COMPLETED,
+    DECODE,
+    DONE,
+    FINISHED,
+    GROW,
+    NO_BLOCKS,
+    NONE,
+    RUNNING,
+    TIMED_OUT,
+    Work,
+)
+
+
+@inlined
+def _elapsed(w: Work, k: int) -> float:
+    """Seconds that the next `k` steps take."""
+    run = w.run[0]
+    return float(k * run.duration + run.slope * (0.5 * k * (k - 1)))
+
+
+@inlined
+def _duration(w: Work, j: int) -> float:
+    """Duration of step `j` of the stretch; -1 is the step before it."""
+    run = w.run[0]
+    return float(run.duration + run.slope * j) if j >= 0 else float(run.d1)
+
+
+@inlined
+def _fixing(w: Work, j: int) -> float:
+    """When the batch of step `j` of the stretch is fixed, for j >= 1."""
+    run = w.run[0]
+    cutoff = run.now + _elapsed(w, j) - run.lag1 * _duration(w, j - 1)
+    if run.lag2 > 0.0:
+        cutoff -= run.lag2 * _duration(w, j - 2)
+    return float(cutoff)
+
+
+@compiled
+def _steps_until(w: Work, time: float, limit: int, lagged: bool) -> int:
+    """Least j in 1..limit whose start (or fixing time) is not before `time`, else the limit."""
+    lo = 0
+    hi = limit
+    while hi - lo > 1:
+        middle = (lo + hi) >> 1
+        at = _fixing(w, middle) if lagged else w.run[0].now + _elapsed(w, middle)
+        if at >= time:
+            hi = middle
+        else:
+            lo = middle
+    return hi
+
+
+@compiled
+def _next_run_leave(w: Work) -> float:
+    """When the first of the running clients leaves."""
+    run = w.run[0]
+    while run.n_run_timer > 0:
+        fa = w.fate[w.busy_row[0]]
+        if fa.state == RUNNING:
+            return float(w.busy_key[0])
+        fa.timed &= ~2
+        _heap.pop(w.busy_key, w.busy_row, run.n_run_timer)
+        run.n_run_timer -= 1
+    return np.inf
+
+
+@inlined
+def _block_need(w: Work, k: int) -> int:
+    """Blocks that the `k` steps after the present one take."""
+    run = w.run[0]
+    need = 0
+    if k >= run.block:
+        need = (k // run.block) * run.n_decode
+        k = k % run.block
+    phase = run.phase
+    for _ in range(k):
+        phase = phase + 1 if phase + 1 < run.block else 0
+        need += w.hist[phase]
+    return int(need)
+
+
+@compiled
+def _steps_within_blocks(w: Work, limit: int) -> int:
+    """Steps, at most `limit`, that the free blocks allow."""
+    run = w.run[0]
+    cycles = run.free // run.n_decode
+    k = 1 + cycles * run.block
+    left = run.free - cycles * run.n_decode
+    phase = run.phase
+    while k < limit:
+        phase = phase + 1 if phase + 1 < run.block else 0
+        left -= w.hist[phase]
+        if left < 0:
+            break
+        k += 1
+    return int(min(k, limit))
+
+
+@inlined
+def _head_may_gain(w: Work) -> bool:
+    """Whether a head that lacks blocks may hit more of them as a session goes on."""
+    if w.run[0].blocked != NO_BLOCKS:
+        return False
+    content = w.item[first_waiting(w)].content
+    return bool(content != NONE and w.stream[content].n_open > 0)
+
+
+@inlined
+def _stretch(w: Work, pending: int) -> int:
+    """How many steps the batch just formed lasts."""
+    run = w.run[0]
+    if run.chunks > 0 or run.n_pre > 0 or run.walked or run.preempted:
+        return 1
+    limit = (w.slot[w.heap[0]].key >> 32) - run.step
+    if limit <= 1:
+        return 1
+    nobody_waits = run.n_waiting == 0
+    if not nobody_waits and (pending > 0 or _head_may_gain(w)):
+        return 1
+    if nobody_waits or run.priority:
+        if _fixing(w, 1) >= run.next_queue:
+            return 1
+        limit = _steps_until(w, run.next_queue, limit, True)
+    if run.timed:
+        leave = min(next_leave(w), _next_run_leave(w))
+        limit = _steps_until(w, leave, limit, False)
+    if run.now + _elapsed(w, limit) >= run.horizon:
+        limit = _steps_until(w, run.horizon, limit, False)
+    return limit
+
+
+@inlined
+def _take_ahead(w: Work, k: int) -> int:
+    """Take the blocks of the steps after the first, as many steps as there are blocks for."""
+    run = w.run[0]
+    need = _block_need(w, k - 1)
+    if need > run.free:
+        k = _steps_within_blocks(w, k)
+        need = _block_need(w, k - 1)
+    take(w, need)
+    run.min_free = min(run.min_free, run.free)
+    return k
+
+
+@inlined
+def _measure(w: Work, k: int, elapsed: float) -> None:
+    """Totals and ranges over steps."""
+    run = w.run[0]
+    batch = run.decodes + run.chunks
+    new = run.decodes + run.tokens
+    run.busy += elapsed
+    run.batch_time += elapsed * batch
+    run.kv_time += elapsed * (run.kv_blocks - run.free)
+    run.prefill_tokens += run.tokens
+    run.max_batch = max(run.max_batch, batch)
+    run.least_tokens = min(run.least_tokens, run.tokens)
+    run.most_tokens = max(run.most_tokens, run.tokens)
+    run.least_pairs = min(run.least_pairs, run.pairs)
+    run.most_pairs = max(run.most_pairs, run.pairs)
+    run.least_decodes = min(run.least_decodes, run.decodes)
+    run.most_decodes = max(run.most_decodes, run.decodes)
+    run.least_context = min(run.least_context, run.decode_context)
+    run.most_context = max(run.most_context, run.decode_context + (k - 1) * run.decodes)
+    run.least_new = min(run.least_new, new)
+    run.most_new = max(run.most_new, new)
+
+
+@compiled
+def _log(w: Work) -> None:
+    run = w.run[0]
+    entry_ = w.log[run.n_run]
+    entry_.start = run.now
+    entry_.pairs = run.pairs
+    entry_.tokens = run.tokens
+    entry_.chunks = run.chunks
+    entry_.decodes = run.decodes
+    entry_.context = run.decode_context
+
+
+@inlined
+def _execute(w: Work, k: int) -> None:
+    """Move the clock over `k` steps."""
+    run = w.run[0]
+    elapsed = _elapsed(w, k)
+    _measure(w, k, elapsed)
+    steps = w.steps[run.n_run]
+    steps.first = run.duration
+    steps.slope = run.slope
+    steps.count = k
+    if run.logged:
+        _log(w)
+    run.n_run += 1
+    run.d2 = _duration(w, k - 2)
+    run.d1 = run.duration + run.slope * (k - 1)
+    run.now += elapsed
+    run.end = run.now
+    run.step += k
+    run.context += k * run.decodes
+    run.phase += k
+    if run.phase >= run.block:
+        run.phase %= run.block
+
+
+@compiled
+def _odd_gap(w: Work, row: int, gap: float) -> None:
+    run = w.run[0]
+    odd = w.odd[run.n_odd]
+    odd.row = row
+    odd.gap = gap
+    run.n_odd += 1
+
+
+@compiled
+def _resume(w: Work) -> None:
+    """Decodes that were skipped before have got their token: one long gap each."""
+    run = w.run[0]
+    slot = run.head
+    while slot != NONE:
+        sl = w.slot[slot]
+        if sl.state == DECODE and sl.last >= 0.0 and sl.granted > 0:
+            _odd_gap(w, sl.row, run.now - sl.last)
+            sl.granted = 0
+            sl.last = -1.0
+            sl.gap_from = run.n_run
+            run.n_skipped -= 1
+        slot = sl.next
+
+
+@inlined
+def _start_decode(w: Work, slot: int) -> None:
+    """A prefill is complete and has yielded a token."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    fa = w.fate[sl.row]
+    it = w.item[sl.row]
+    if fa.generated == 0:
+        fa.first = run.now
+    else:
+        _odd_gap(w, sl.row, run.now - fa.last)
+    fa.generated += 1
+    sl.state = DECODE
+    sl.offset = sl.target - run.step
+    sl.key = ((run.step + it.output - fa.generated) << 32) | sl.seq
+    _heap.push_slot(w, slot)
+    phase = run.phase - sl.target % run.block
+    sl.phase = phase if phase >= 0 else phase + run.block
+    w.hist[sl.phase] += 1
+    run.n_decode += 1
+    run.context += sl.target
+    sl.gap_from = run.n_run
+    if sl.sc != NONE and sl.open_c and it.content != NONE:
+        if sl.session == 0:
+            close(w, slot)
+        elif w.stream[sl.sc].n_open > 1 or sl.ext_c < w.stream[sl.sc].cached:
+            run.contested = 1
+
+
+@inlined
+def _advance_prefills(w: Work) -> None:
+    run = w.run[0]
+    kept = 0
+    for i in range(run.n_pre):
+        slot = w.pre[i]
+        sl = w.slot[slot]
+        sl.progress += sl.granted
+        sl.granted = 0
+        if sl.progress == sl.target:
+            _start_decode(w, slot)
+        else:
+            w.pre[kept] = slot
+            kept += 1
+    run.n_pre = kept
+
+
+@inlined
+def _finish(w: Work, slot: int) -> None:
+    """The last token of a request has come."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    fa = w.fate[sl.row]
+    sl.progress = run.step + sl.offset
+    if sl.session and sl.open_c:
+        fill(w, slot, sl.progress)
+        close(w, slot)
+    run.n_heap -= 1
+    if run.n_heap > 0:
+        _heap.sink_slot(w, 0, w.heap[run.n_heap])
+    unlink(w, slot)
+    run.n_decode -= 1
+    run.context -= sl.progress
+    w.hist[sl.phase] -= 1
+    sl.state = FINISHED
+    fa.state = COMPLETED
+    fa.last = run.now
+    fa.generated = w.item[sl.row].output
+    fa.gap_from = sl.gap_from
+    fa.gap_to = run.n_run
+    w.pend[run.n_pending] = slot
+    run.n_pending += 1
+    if run.closed:
+        send_children(w, sl.row)
+
+
+@inlined
+def _release_finished(w: Work) -> None:
+    """Give back what finished requests hold."""
+    run = w.run[0]
+    for i in range(run.n_pending):
+        slot = w.pend[i]
+        release(w, slot, w.slot[slot].progress, True)
+        free_slot(w, slot)
+    run.n_pending = 0
+
+
+@compiled
+def _abort(w: Work) -> None:
+    """Remove running requests whose client has left."""
+    run = w.run[0]
+    if _next_run_leave(w) > run.now:
+        return
+    slot = run.head
+    while slot != NONE:
+        after = w.slot[slot].next
+        row = w.slot[slot].row
+        fa = w.fate[row]
+        if fa.arrival + w.timeout[row] <= run.now:
+            fa.state = TIMED_OUT
+            leave_batch(w, slot, True)
+        slot = after
+
+
+@inlined
+def _end_step(w: Work) -> None:
+    """What the end of a step brings: tokens, finished requests, clients that leave."""
+    run = w.run[0]
+    if run.n_skipped > 0:
+        _resume(w)
+    if run.n_pre > 0:
+        _advance_prefills(w)
+    while run.n_heap > 0 and (w.slot[w.heap[0]].key >> 32) <= run.step:
+        _finish(w, w.heap[0])
+    if not run.lagged:
+        _release_finished(w)
+    if run.timed:
+        _abort(w)
+    run.cutoff = max(run.now - run.lag1 * run.d1 - run.lag2 * run.d2, run.busy_from)
+
+
+@inlined
+def _step_duration(w: Work) -> None:
+    run = w.run[0]
+    new = min(run.tokens + run.decodes, run.n_table - 1)
+    run.duration = (
+        run.per_step
+        + run.per_token * run.tokens
+        + run.per_pair * run.pairs
+        + run.per_chunk * run.chunks
+        + run.per_decode * run.decodes
+        + run.per_context * run.decode_context
+        + w.table[new]
+    )
+    run.slope = run.per_context * run.decodes
+
+
+@compiled
+def _form_late(w: Work) -> bool:
+    """Form a batch after the one fixed in time was empty: release, look again, else idle."""
+    run = w.run[0]
+    _release_finished(w)
+    run.cutoff = run.now
+    ingest(w)
+    if run.timed:
+        expire(w)
+    while not form(w):
+        if not run.preempted:
+            run.now = run.next_queue
+            run.busy_from = run.now
+            run.cutoff = run.now
+            run.d1 = 0.0
+            run.d2 = 0.0
+            return False
+    return True
+
+
+@inlined
+def _is_tight(w: Work) -> bool:
+    """Whether the next step may not find room to record its gaps."""
+    run = w.run[0]
+    room = len(w.slot) + 1
+    return bool(
+        run.n_run >= len(w.steps)
+        or run.n_odd + room > len(w.odd)
+        or run.n_span + room > len(w.span)
+    )
+
+
+@entry
+def advance(w: Work) -> int:
+    """Run until everything is served or the horizon; `GROW` asks for more room first."""
+    run = w.run[0]
+    while run.now < run.horizon:
+        if _is_tight(w):
+            return GROW
+        if run.next_queue <= run.cutoff:
+            ingest(w)
+        if run.timed:
+            expire(w)
+        if run.n_active + run.n_waiting == 0 or not form(w):
+            if not _form_late(w):
+                continue
+        pending = run.n_pending
+        if pending > 0:
+            _release_finished(w)
+        _step_duration(w)
+        k = _stretch(w, pending)
+        if k > 1:
+            k = _take_ahead(w, k)
+        _execute(w, k)
+        _end_step(w)
+    return DONE
+
+
+@entry
+def begin(w: Work) -> None:
+    """Bring the memory of a run into its first state; scalars of the run are set already."""
+    run = w.run[0]
+    for row in range(run.n_request):
+        fa = w.fate[row]
+        fa.arrival = -1.0
+        fa.scheduled = -1.0
+        fa.first = -1.0
+        fa.last = -1.0
+        fa.state = 0
+        fa.generated = 0
+        fa.cached = 0
+        fa.preempted = 0
+        fa.own = NONE
+        fa.timed = 0
+    for phase in range(run.block):
+        w.hist[phase] = 0
+    seek(w)
+    run.now = run.next_queue
+    run.busy_from = run.now
+    run.cutoff = run.now

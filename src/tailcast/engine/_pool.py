@@ -1,0 +1,319 @@
+"""KV blocks: the free pool in LRU order and the prefix cache, by ranges of symbolic keys.
+
+A stream is a sequence of block keys that several requests may share: the blocks of a shared prefix,
+of a repeated prompt, of a session, or those of one request across its preemptions. Its cached
+blocks are always base..cached-1. Those below `used` are held by running requests, the others stand
+in the free pool as ranges, higher ones older. A block that a request computes although its stream
+has it already is garbage, and so are its later blocks of that stream, so no hole can appear.
+
+The free pool is a list of ranges and garbage from old to young; garbage younger than every range is
+only counted (``free - in_nodes``), so that unique prompts never touch the list.
+"""
+
+from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._state import DECODE, FREE, NONE, Work
+
+
+@inlined
+def blocks(tokens: int, block: int) -> int:
+    """KV blocks that hold `tokens`."""
+    return (tokens + block - 1) // block
+
+
+@compiled
+def _drop_node(w: Work, node: int) -> None:
+    """Forget the oldest node, which is empty."""
+    run = w.run[0]
+    e = w.node[node]
+    run.oldest = e.younger
+    if e.younger == NONE:
+        run.youngest = NONE
+    else:
+        w.node[e.younger].older = NONE
+    _forget(w, node)
+
+
+@compiled
+def _forget(w: Work, node: int) -> None:
+    """Take a node out of its stream and give it back to the store of nodes."""
+    run = w.run[0]
+    e = w.node[node]
+    if e.stream != NONE:
+        if e.down != NONE:
+            w.node[e.down].up = e.up
+        else:
+            w.stream[e.stream].low = e.up
+        if e.up != NONE:
+            w.node[e.up].down = e.down
+    e.younger = run.node_free
+    run.node_free = node
+
+
+@compiled
+def _unlink(w: Work, node: int) -> None:
+    """Take a node out of the LRU list and out of its stream."""
+    run = w.run[0]
+    e = w.node[node]
+    if e.older == NONE:
+        run.oldest = e.younger
+    else:
+        w.node[e.older].younger = e.younger
+    if e.younger == NONE:
+        run.youngest = e.older
+    else:
+        w.node[e.younger].older = e.older
+    _forget(w, node)
+
+
+@compiled
+def _append(w: Work, stream: int, lo: int, hi: int) -> int:
+    """Add a node at the young end."""
+    run = w.run[0]
+    node = run.node_free
+    if node == NONE:
+        node = run.node_top
+        run.node_top += 1
+    else:
+        run.node_free = w.node[node].younger
+    e = w.node[node]
+    e.stream = stream
+    e.lo = lo
+    e.hi = hi
+    e.up = NONE
+    e.down = NONE
+    e.older = run.youngest
+    e.younger = NONE
+    if run.youngest == NONE:
+        run.oldest = node
+    else:
+        w.node[run.youngest].younger = node
+    run.youngest = node
+    run.in_nodes += hi - lo
+    return int(node)
+
+
+@compiled
+def _evict(w: Work, n: int) -> None:
+    """Take blocks from the old end while there are nodes."""
+    run = w.run[0]
+    while n > 0 and run.oldest != NONE:
+        node = run.oldest
+        e = w.node[node]
+        m = min(n, e.hi - e.lo)
+        e.hi -= m
+        if e.stream != NONE:
+            w.stream[e.stream].cached -= m
+        run.in_nodes -= m
+        n -= m
+        if e.hi == e.lo:
+            _drop_node(w, node)
+
+
+@inlined
+def take(w: Work, n: int) -> None:
+    """Take `n` free blocks, oldest first."""
+    run = w.run[0]
+    run.free -= n
+    if run.in_nodes > 0 and n > 0:
+        _evict(w, n)
+
+
+@inlined
+def old_garbage(w: Work) -> int:
+    """Free blocks that can be taken without evicting a cached one (a lower bound)."""
+    run = w.run[0]
+    if run.oldest == NONE:
+        return int(run.free)
+    e = w.node[run.oldest]
+    return int(e.hi - e.lo) if e.stream == NONE else 0
+
+
+@compiled
+def _push_range(w: Work, stream: int, lo: int, hi: int) -> None:
+    """Free the blocks lo..hi-1 of a stream: they stay cached until they are taken."""
+    if hi <= lo:
+        return
+    run = w.run[0]
+    if run.free > run.in_nodes:
+        _append(w, NONE, 0, run.free - run.in_nodes)
+    node = _append(w, stream, lo, hi)
+    run.free += hi - lo
+    st = w.stream[stream]
+    w.node[node].up = st.low
+    if st.low != NONE:
+        w.node[st.low].down = node
+    st.low = node
+
+
+@compiled
+def claim(w: Work, stream: int, reach: int) -> None:
+    """Hold the stream's blocks below `reach`: those that are free leave the pool."""
+    run = w.run[0]
+    st = w.stream[stream]
+    if reach > st.used:
+        run.free -= reach - st.used
+        run.in_nodes -= reach - st.used
+        while st.low != NONE and w.node[st.low].lo < reach:
+            e = w.node[st.low]
+            if e.hi > reach:
+                e.lo = reach
+                break
+            _unlink(w, st.low)
+        st.used = reach
+        st.n_top = 1
+    elif reach == st.used:
+        st.n_top += 1
+    st.users += 1
+
+
+@compiled
+def _highest(w: Work, stream: int) -> None:
+    """Find how far the holders of a stream reach."""
+    run = w.run[0]
+    st = w.stream[stream]
+    top = st.base
+    n = 0
+    for slot in range(run.n_slot):
+        sl = w.slot[slot]
+        reach = -1
+        if sl.state != FREE:
+            if sl.sp == stream:
+                reach = sl.ext_p
+            elif sl.sc == stream:
+                reach = sl.ext_c
+        if reach > top:
+            top = reach
+            n = 1
+        elif reach == top:
+            n += 1
+    st.used = top
+    st.n_top = n
+
+
+@compiled
+def _detach(w: Work, stream: int, reach: int) -> None:
+    """One holder less; the slot must not name the stream any more."""
+    st = w.stream[stream]
+    st.users -= 1
+    if reach == st.used:
+        st.n_top -= 1
+        if st.n_top == 0:
+            used = st.used
+            st.used = st.base
+            if st.users > 0:
+                _highest(w, stream)
+            _push_range(w, stream, st.used, used)
+
+
+@compiled
+def close(w: Work, slot: int) -> None:
+    """The slot adds no more blocks to its content stream."""
+    sl = w.slot[slot]
+    if sl.open_c:
+        sl.open_c = 0
+        if sl.sc != NONE:
+            st = w.stream[sl.sc]
+            st.n_open -= 1
+            st.open_sum -= slot
+
+
+@inlined
+def _extend(w: Work, stream: int, reach: int) -> None:
+    st = w.stream[stream]
+    st.cached = reach
+    st.used = reach
+    st.n_top = 1
+
+
+@compiled
+def fill(w: Work, slot: int, tokens: int) -> None:
+    """Cache the blocks that are full now that `tokens` of the request are granted."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    full = tokens // run.block
+    it = w.item[sl.row]
+    if sl.open_p:
+        reach = min(full, it.base)
+        if reach > sl.ext_p:
+            if w.stream[sl.sp].cached == sl.ext_p:
+                _extend(w, sl.sp, reach)
+                sl.ext_p = reach
+            else:
+                sl.open_p = 0
+    if sl.open_c:
+        reach = min(full, it.keyed)
+        if reach > sl.ext_c:
+            if sl.sc == NONE:
+                sl.ext_c = reach
+            elif w.stream[sl.sc].cached == sl.ext_c:
+                _extend(w, sl.sc, reach)
+                sl.ext_c = reach
+            else:
+                close(w, slot)
+        if full >= it.keyed:
+            close(w, slot)
+
+
+@compiled
+def settle(w: Work, stream: int) -> None:
+    """Bring a stream up to date with the decode that extends it, which is done lazily."""
+    run = w.run[0]
+    st = w.stream[stream]
+    if st.n_open == 1:
+        sl = w.slot[st.open_sum]
+        if sl.state == DECODE:
+            fill(w, st.open_sum, run.step + sl.offset + sl.granted + run.ahead)
+
+
+@compiled
+def _own_stream(w: Work, slot: int) -> None:
+    """Give a preempted request a stream for the blocks that nobody else can hit."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    stream = run.n_stream
+    run.n_stream += 1
+    st = w.stream[stream]
+    st.open_sum = 0
+    st.n_open = 0
+    st.base = w.item[sl.row].base
+    st.cached = sl.ext_c
+    st.used = sl.ext_c
+    st.n_top = 1
+    st.users = 1
+    st.low = NONE
+    sl.sc = stream
+    sl.open_c = 0
+    w.fate[sl.row].own = stream
+
+
+@compiled
+def release(w: Work, slot: int, tokens: int, final: bool) -> None:
+    """Free all blocks of a request that has `tokens` in them: garbage first, prefix last."""
+    run = w.run[0]
+    sl = w.slot[slot]
+    held = blocks(tokens, run.block)
+    if not run.caching or (final and sl.sp == NONE and sl.sc == NONE):
+        run.free += held
+        return
+    it = w.item[sl.row]
+    if sl.sc != NONE:
+        settle(w, sl.sc)
+    fill(w, slot, tokens)
+    held -= sl.ext_p
+    stream = sl.sc
+    if final and it.content == NONE:
+        stream = NONE
+    elif stream == NONE and sl.ext_c > it.base:
+        _own_stream(w, slot)
+        stream = sl.sc
+    if stream != NONE:
+        held -= sl.ext_c - it.base
+        close(w, slot)
+    run.free += held
+    prefix = sl.sp
+    sl.sp = NONE
+    sl.sc = NONE
+    if stream != NONE:
+        _detach(w, stream, sl.ext_c)
+    if prefix != NONE:
+        _detach(w, prefix, sl.ext_p)
