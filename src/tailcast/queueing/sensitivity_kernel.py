@@ -244,6 +244,48 @@ def _fill_slopes(
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def window_latencies(
+    log_numbers: Floats,
+    shape: Floats,
+    rate: float,
+    chunks: Floats,
+    n_tail: int,
+    scratch: Floats,
+    value: Floats,
+    slope: Floats,
+) -> None:
+    """Fill the values and slopes of one draw in one window.
+
+    Parameters
+    ----------
+    log_numbers : ndarray, shape (3,)
+        Logs of alpha, beta and gamma in seconds.
+    shape : ndarray, shape (2,)
+        Mean prompt and output tokens.
+    rate : float
+        Arrivals in requests/s.
+    chunks : ndarray, shape (B,)
+        Prefill steps with 1..B requests in the batch.
+    n_tail : int
+        Places in the waiting room.
+    scratch : ndarray, shape (9, 7)
+        Overwritten.
+    value : ndarray, shape (5,)
+        Filled, see `fill_latencies`.
+    slope : ndarray, shape (4, 4)
+        Filled.
+    """
+    sums, mix, means, costs = scratch[0], scratch[1], scratch[2], scratch[3]
+    slope_sums = scratch[4:9]
+    for k in range(3):
+        costs[k] = math.exp(log_numbers[k])
+    _sum_states(costs, shape, rate, chunks, sums, slope_sums)
+    _mix_tail(sums, n_tail, mix)
+    _fill_values(costs, shape, rate, chunks, sums, mix, means, value)
+    _fill_slopes(costs, shape, chunks, sums, slope_sums, mix, n_tail, means, value, slope)
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def fill_latencies(
     log_numbers: Floats,
     tokens_in: Floats,
@@ -273,16 +315,18 @@ def fill_latencies(
     slopes : ndarray, shape (n_draw, n_window, 4, 4)
         Filled: derivatives of the logs in the logs of alpha, beta, gamma and the rate.
     """
-    sums, mix, means = np.empty(7), np.empty(7), np.empty(7)
-    slope_sums, shape = np.empty((5, 4)), np.empty(2)
+    scratch, shape = np.empty((9, 7)), np.empty(2)
     for draw in range(log_numbers.shape[0]):
-        costs = np.exp(log_numbers[draw])
         for window in range(tokens_in.size):
             shape[0] = tokens_in[window]
             shape[1] = tokens_out[window]
-            counts, load = chunks[window], rate[draw, window]
-            value, slope = values[draw, window], slopes[draw, window]
-            _sum_states(costs, shape, load, counts, sums, slope_sums)
-            _mix_tail(sums, n_tail, mix)
-            _fill_values(costs, shape, load, counts, sums, mix, means, value)
-            _fill_slopes(costs, shape, counts, sums, slope_sums, mix, n_tail, means, value, slope)
+            window_latencies(
+                log_numbers[draw],
+                shape,
+                rate[draw, window],
+                chunks[window],
+                n_tail,
+                scratch,
+                values[draw, window],
+                slopes[draw, window],
+            )
