@@ -93,15 +93,15 @@ def test_conditioned_poisson_starts_are_uniform() -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("process", ["gamma", "weibull"])
 def test_bursty_starts_have_the_asked_rate_without_bias(process: str) -> None:
-    """False alarm 1e-4 (3.9 sigma) over 800 short runs; a whole first gap is seen surely."""
+    """False alarm 1e-4 (3.9 sigma) over 600 short runs; a whole first gap is seen surely."""
     arrivals = Arrivals(process=process, cv=3.0)
     stage = Stage(rate=1.0, duration=20.0)
-    counts = np.array([len(start_times(arrivals, [stage], seed)[0]) for seed in range(800)])
+    counts = np.array([len(start_times(arrivals, [stage], seed)[0]) for seed in range(600)])
     assert abs(_z(counts, 20.0)) < 3.9
     naive = np.array(
         [
             np.sum(np.cumsum(unit_gaps(arrivals, stream(seed, "arrivals", 0), 400)) <= 20.0)
-            for seed in range(800)
+            for seed in range(600)
         ]
     )
     assert abs(_z(naive, 20.0)) > 3.9  # negative control: a whole gap before the first start

@@ -30,12 +30,14 @@ def executed_workload(fields: Fields) -> Workload:
         ``prompt_groups``, sent in one shuffled order over and over), ``unique-prompts``, or
         ``study`` with the keys of a study's ``[workload]`` under ``study``. The first two take
         ``prompt_tokens output_tokens system_prompt_tokens prompt_groups arrivals`` and a load:
-        ``stages`` of ``rate_rps`` and ``duration_s``, or ``concurrency`` and ``requests``.
+        ``stages`` of ``rate_rps`` and ``duration_s``, or ``concurrency`` and ``requests``. Load
+        generators send a fixed number of requests, so ``arrivals`` is ``conditioned-poisson``
+        unless the file says otherwise.
 
     Returns
     -------
     Workload
-        One request class, so that groups are stages (but for ``study``).
+        One class, so that groups are stages (but for ``study``).
 
     Raises
     ------
@@ -47,11 +49,7 @@ def executed_workload(fields: Fields) -> Workload:
     if kind not in KINDS:
         raise InputError(f"{fields.where}: no workload kind {kind!r}; {near_name(kind, KINDS)}")
     if kind == "study":
-        table = fields.raw("study")
-        if not isinstance(table, Mapping):
-            raise InputError(f"{fields.where}: kind study needs a table study, got {table!r:.60}")
-        fields.read[".workload.study"] = json.dumps(table, sort_keys=True, default=str)
-        return workload_from_mapping(table, f"{fields.where} study")
+        return _study(fields)
     system = fields.whole("system_prompt_tokens", 0)
     groups = fields.whole("prompt_groups", 1)
     prefix = placed(fields.where, SharedPrefix, tokens=system, groups=groups) if system else None
@@ -80,6 +78,14 @@ def executed_workload(fields: Fields) -> Workload:
         n_requests=count,
         name=fields.text("name", "workload"),
     )
+
+
+def _study(fields: Fields) -> Workload:
+    table = fields.raw("study")
+    if not isinstance(table, Mapping):
+        raise InputError(f"{fields.where}: kind study needs a table study, got {table!r:.60}")
+    fields.read[".workload.study"] = json.dumps(table, sort_keys=True, default=str)
+    return workload_from_mapping(table, f"{fields.where} study")
 
 
 def _order(fields: Fields) -> str:

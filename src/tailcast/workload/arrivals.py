@@ -12,7 +12,7 @@ from tailcast.streams import stream
 
 PROCESSES = ("poisson", "gamma", "weibull", "constant", "conditioned-poisson")
 _MAX_CV = 30.0
-_MAX_STARTS = 50_000_000
+_MAX_STARTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -305,6 +304,8 @@ class Measured:
         """
         if n < 3 or self.minimum == self.maximum:
             return np.full(n, round(self.mean), dtype=np.int64)
+        from statistics import NormalDist  # loads decimal and random
+
         normal = NormalDist()
         scores = np.array([normal.inv_cdf((i + 0.5) / n) for i in range(n)])
         unit = (scores - scores[0]) / (scores[-1] - scores[0])

@@ -8,7 +8,7 @@ from tailcast.workload.arrivals import Arrivals, Stage
 from tailcast.workload.lengths import Constant, Empirical, LengthLaw
 
 DEFAULT_REQUESTS = 2000
-_MAX_REQUESTS = 50_000_000
+_MAX_REQUESTS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
