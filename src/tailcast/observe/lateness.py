@@ -8,9 +8,9 @@ import numpy as np
 from tailcast.observe.record import RequestRecord
 from tailcast.units import format_duration
 
-# A client is the bottleneck where it was late by more than this and by a tenth of what it measures.
+# A client is the bottleneck where it was late by more than this and by a fifth of what it measures.
 _TOLERATED = 5e-3
-_SHARE = 0.1
+_SHARE = 0.2
 _BUSY_CPU = 0.9
 
 
