@@ -1,6 +1,6 @@
 """Capacity of a replica over draws of the three numbers, and replicas for a risk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from tailcast.errors import UsageError
 from tailcast.queueing.sensitivity import chunk_table, log_latencies
 from tailcast.queueing.server import Floats, Real, RequestShape, ServerLimits
 from tailcast.queueing.sizing import TPS_SAFETY, Binding, Targets
-from tailcast.queueing.steady_state import RATE_MARGIN
+from tailcast.queueing.steady_state import RATE_MARGIN, SteadyState
 from tailcast.queueing.windows import Window, window_columns
 
 _HALVINGS = 40
@@ -34,6 +34,22 @@ class Discrepancy:
     overhead: Real = 0.0
     ttft_factor: Real = 1.0
     itl_factor: Real = 1.0
+
+    def measured(self, state: SteadyState) -> SteadyState:
+        """State whose TTFT and ITL are as they would be measured.
+
+        Parameters
+        ----------
+        state : SteadyState
+            Of the chain; arrays of shape (n_draw,).
+
+        Returns
+        -------
+        SteadyState
+            The other means are the chain's.
+        """
+        ttft = np.asarray(self.overhead + state.ttft) * self.ttft_factor
+        return replace(state, ttft=ttft, itl=np.asarray(state.itl * self.itl_factor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
