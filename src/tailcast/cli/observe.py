@@ -1,0 +1,203 @@
+"""`tailcast observe`: drive a real server and write what happened as a trace."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tailcast.cli.emit import emit, emit_json, say
+from tailcast.cli.options import Format, FormatOption, OutputOption, SeedOption
+from tailcast.cli.predict import InputOption, OutputTokensOption, RateOption
+from tailcast.errors import UsageError
+
+if TYPE_CHECKING:
+    from tailcast.observe.run import Progress
+    from tailcast.request import RequestTable
+    from tailcast.traces.trace_header import TraceServer
+
+
+def observe(
+    url: Annotated[str, typer.Argument(help="Server, e.g. http://localhost:8000.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the trace.")],
+    study: Annotated[
+        Path | None, typer.Option("--study", help="Study file: [workload], [deployment].")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option("--replay", help="Trace whose requests are sent again.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Served model name; the only one by default.")
+    ] = None,
+    rate: RateOption = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Requests in flight, closed loop.")
+    ] = None,
+    num_requests: Annotated[
+        int | None, typer.Option("--num-requests", min=1, help="How many to send.")
+    ] = None,
+    input_tokens: InputOption = None,
+    output_tokens: OutputTokensOption = None,
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", help="completions or chat.")
+    ] = "completions",
+    dialect: Annotated[
+        str, typer.Option("--dialect", help="auto, vllm, llamacpp or plain.")
+    ] = "auto",
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Give a request up after this, e.g. 300s.")
+    ] = None,
+    warmup: Annotated[
+        int, typer.Option("--warmup", min=0, help="Requests before the run, not recorded.")
+    ] = 0,
+    seed: SeedOption = 0,
+    style: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Drive an OpenAI-compatible server and record every token; Ctrl-C keeps what there is.
+
+    The API key is read from TAILCAST_API_KEY or OPENAI_API_KEY.
+    """
+    from tailcast.cli.trace import show_trace
+    from tailcast.observe.run import observe as run_observe
+    from tailcast.observe.save import new_folder, save_observation
+    from tailcast.observe.settings import ObserveSettings
+    from tailcast.units import format_duration, parse_duration
+
+    settings = ObserveSettings(
+        url=url,
+        llm=model,
+        endpoint=endpoint,
+        dialect=dialect,
+        seed=seed,
+        warm_up=warmup,
+        timeout=parse_duration(timeout) if timeout else math.inf,
+    )
+    load = {
+        "rate": rate,
+        "concurrency": concurrency,
+        "n_requests": num_requests,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+    }
+    given = {key: value for key, value in load.items() if value is not None}
+    requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
+    known = _known(study, replay)
+    new_folder(folder)
+    _more_files()
+    say(f"{len(requests)} requests to {settings.url}")
+    observation = run_observe(settings, requests, progress=_progress)
+    save_observation(observation, folder, known)
+    late = observation.lateness
+    say(
+        f"client: sent {format_duration(late.send_p50)} late at the median, "
+        f"{format_duration(late.send_p99)} at P99"
+    )
+    for note in (*observation.server.notes, *_failures(observation.records)):
+        say(note)
+    for reason in late.reasons:
+        say(f"the client was the bottleneck: {reason}")
+    if observation.stopped:
+        say(f"stopped; {observation.n_unsent} requests were not sent, the rest is in {folder}")
+    show_trace(folder, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
+    if observation.stopped:
+        raise typer.Exit(130)
+
+
+def _drawn(study: Path | None, given: dict[str, Any], seed: int) -> "RequestTable":
+    """Requests of a study's workload with the flags on top."""
+    from tailcast.study import read_study
+    from tailcast.workload.mapping import workload_from_mapping
+    from tailcast.workload.materialise import materialise
+
+    table: dict[str, Any] = dict(read_study(study).get("workload", {})) if study else {}
+    if "rate" in given and "concurrency" in given:
+        raise UsageError("give --rate or --concurrency, not both")
+    if "rate" in given or "concurrency" in given:  # the flag replaces whatever the load was
+        for key in ("rate", "stages", "concurrency", "duration"):
+            table.pop(key, None)
+        if "concurrency" in given:
+            table.pop("arrivals", None)
+    if "n_requests" in given:
+        table.pop("duration", None)
+    table |= given
+    missing = [
+        f"--{name.replace('_', '-')}"
+        for name in ("input_tokens", "output_tokens")
+        if name not in table and not any(key in table for key in ("preset", "classes", "lengths"))
+    ]
+    if not any(key in table for key in ("rate", "stages", "concurrency", "preset")):
+        missing.insert(0, "--rate or --concurrency")
+    if missing:
+        raise UsageError(f"give {', '.join(missing)}, or a study file or a trace")
+    if isinstance(table.get("concurrency"), int):
+        table["concurrency"] = {"users": table["concurrency"]}
+    where = f"{study} [workload]" if study else "flags"
+    workload = workload_from_mapping(table, where, folder=study.parent if study else None)
+    for note in workload.notes:
+        say(note)
+    return materialise(workload, seed)
+
+
+def _replayed(path: Path, given: dict[str, Any]) -> "RequestTable":
+    """Requests of a trace, at their times or at a fixed concurrency."""
+    from tailcast.observe.run import closed_loop
+    from tailcast.traces.trace_files import trace_files
+    from tailcast.traces.trace_replay import trace_requests
+    from tailcast.traces.tracev2 import read_trace
+
+    if odd := [key for key in given if key not in {"concurrency", "n_requests"}]:
+        raise UsageError(f"--{odd[0].replace('_', '-')} does not go with --replay")
+    files = trace_files(path)
+    trace = read_trace(files.header, files.requests)
+    spoken = trace.columns.get("session_output")
+    sessions = spoken is not None and bool(spoken.any())
+    requests = trace_requests(trace, sessions="closed-loop" if sessions else "recorded")
+    if len(requests) < len(trace):
+        say(f"{len(trace) - len(requests)} requests of {path} have no output and are left out")
+    if "n_requests" in given:
+        from tailcast.request import RequestTable
+
+        columns = {name: getattr(requests, name) for name in RequestTable.__slots__}
+        requests = replace(requests, **{k: v[: given["n_requests"]] for k, v in columns.items()})
+    return closed_loop(requests, given["concurrency"]) if "concurrency" in given else requests
+
+
+def _known(study: Path | None, replay: Path | None) -> "TraceServer | None":
+    """What the user knows of the deployment: the study's table."""
+    from tailcast.study import deployment_from_mapping, read_study
+    from tailcast.traces.trace_server import server_of
+
+    if study and replay:
+        raise UsageError("give --study or --replay, not both")
+    table = read_study(study).get("deployment") if study else None
+    return server_of(deployment_from_mapping(table, f"{study} [deployment]")) if table else None
+
+
+def _progress(now: "Progress") -> None:
+    failed = f", {now.n_failed} failed" if now.n_failed else ""
+    say(f"{now.time:.0f} s: {now.n_sent} of {now.n_request} sent, {now.n_open} open{failed}")
+
+
+def _failures(records: Any) -> list[str]:
+    """One line a kind of failure."""
+    counts: dict[str, int] = {}
+    for record in records:
+        if record.error:
+            counts[record.error] = counts.get(record.error, 0) + 1
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    lines = [f"{count} requests failed: {reason}" for reason, count in most[:5]]
+    if len(most) > 5:
+        lines.append(f"{sum(count for _, count in most[5:])} requests failed for other reasons")
+    return lines
+
+
+def _more_files() -> None:
+    """Let this process open as many connections as the system allows."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
