@@ -111,6 +111,13 @@ class FakeServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
     async def engine(self) -> None:
         """Step for ever: batch, wait as long as the law says, hand out one token each."""
         law = self.behaviour
@@ -139,10 +146,7 @@ class FakeServer:
 
     async def restart(self, pause: float) -> None:
         """Drop every connection and be away for a while; counters start again."""
-        assert self._server is not None
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
+        self.close()
         self._running, self._waiting = [], []
         self.counters = dict.fromkeys(self.counters, 0)
         await asyncio.sleep(pause)
@@ -364,6 +368,7 @@ def running(behaviour: Behaviour | None = None) -> Iterator[FakeServer]:
         started.set()
         await stop.wait()
         engine.cancel()
+        server.close()
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()

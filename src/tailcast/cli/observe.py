@@ -131,8 +131,6 @@ def _drawn(study: Path | None, given: dict[str, Any], seed: int) -> "RequestTabl
         missing.insert(0, "--rate or --concurrency")
     if missing:
         raise UsageError(f"give {', '.join(missing)}, or a study file or a trace")
-    if isinstance(table.get("concurrency"), int):
-        table["concurrency"] = {"users": table["concurrency"]}
     where = f"{study} [workload]" if study else "flags"
     workload = workload_from_mapping(table, where, folder=study.parent if study else None)
     for note in workload.notes:
