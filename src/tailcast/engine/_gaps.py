@@ -107,7 +107,7 @@ def _sort_pairs(keys: Any, weights: Any, n: int) -> None:
 
 @compiled
 def _gather_run(g: Gaps, i: int, low: float, end: float, n: int) -> int:
-    """Add the gaps of run i from `low` to below `end` to the `n` gathered; -1 if they do not fit."""
+    """Add run i's gaps from `low` to below `end` to the `n` gathered; -1 if they do not fit."""
     s = g.steps[i]
     if s.first >= end or s.first + s.slope * (s.count - 1) < low:
         return n
@@ -219,12 +219,18 @@ def gap_quantiles(g: Gaps, total: int, quantiles: Any, stream: float, out: Any) 
     place[BELOW] = 0
     place[FROM] = 0
     place[WITHIN] = 0
+    known = -1
+    last = 0.0
+    before = 0.0
     for q in range(len(quantiles)):
         position = quantiles[q] * (total - 1)
         rank = int(position)
-        low_gap = _ranked(g, rank)
-        high_gap = _ranked(g, min(rank + 1, total - 1))
-        out[q] = interpolated(low_gap, high_gap, position - rank) + stream
+        for k in range(max(rank, known + 1), min(rank + 2, total)):
+            before = last
+            last = _ranked(g, k)
+            known = k
+        low = before if known > rank else last
+        out[q] = interpolated(low, last, position - rank) + stream
 
 
 @compiled

@@ -426,9 +426,8 @@ def advance(w: Work) -> int:
             ingest(w)
         if run.timed:
             expire(w)
-        if run.n_active + run.n_waiting == 0 or not form(w):
-            if not _form_late(w):
-                continue
+        if (run.n_active + run.n_waiting == 0 or not form(w)) and not _form_late(w):
+            continue
         pending = run.n_pending
         if pending > 0:
             _release_finished(w)

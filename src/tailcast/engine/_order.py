@@ -71,6 +71,16 @@ def interpolated(low: float, high: float, weight: float) -> float:
 
 
 @compiled
+def _gather(keys: Any, n: int, least: int, shift: int, b: int, scratch: Any) -> None:
+    """Copy the keys of one bin."""
+    m = 0
+    for i in range(n):
+        if (keys[i] - least) >> shift == b:
+            scratch[m] = keys[i]
+            m += 1
+
+
+@compiled
 def value_quantiles(
     keys: Any, n: int, quantiles: Any, scratch: Any, histogram: Any, out: Any
 ) -> None:
@@ -87,24 +97,21 @@ def value_quantiles(
     gathered = -1
     b = 0
     below = 0
+    known = -1
+    last = 0.0
+    before = 0.0
     for q in range(len(quantiles)):
         position = quantiles[q] * (n - 1)
         rank = int(position)
-        low = 0.0
-        for k in range(rank, min(rank + 2, n)):
+        for k in range(max(rank, known + 1), min(rank + 2, n)):
             while below + histogram[b] <= k:
                 below += histogram[b]
                 b += 1
             if gathered != b:
-                m = 0
-                for i in range(n):
-                    if (keys[i] - least) >> shift == b:
-                        scratch[m] = keys[i]
-                        m += 1
+                _gather(keys, n, least, shift, b, scratch)
                 gathered = b
-            found = value_of(_kth(scratch, histogram[b], k - below))
-            if k == rank:
-                low = found
-                out[q] = found
-            else:
-                out[q] = interpolated(low, found, position - rank)
+            before = last
+            last = value_of(_kth(scratch, histogram[b], k - below))
+            known = k
+        low = before if known > rank else last
+        out[q] = interpolated(low, last, position - rank)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ def _jobs(
         return [(plan_requests(t, limits), range(i, i + 1)) for i, t in enumerate(tables)]
     plan = plan_requests(tables[0], limits)
     edges = np.linspace(0, law.n_draw, min(n_chunk, law.n_draw) + 1).astype(int)
-    return [(plan, range(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(plan, range(a, b)) for a, b in pairwise(edges)]
 
 
 def simulate(
