@@ -1,11 +1,15 @@
 """KV blocks by BLIS's arithmetic against measured vectors, and what it refuses."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.blis.deployments import llm
 from tailcast.engine.blis.accelerators import blis_accelerator
 from tailcast.engine.blis.kv_capacity import capped_model_len, kv_bytes_per_token, kv_capacity
+from tailcast.engine.blis.latency_model import BlisLatencyModel
 from tailcast.engine.blis.model_config import BlisModelConfig
+from tailcast.engine.blis.settings import automatic_settings
 from tailcast.errors import CapacityError, CatalogError, InputError, UsageError
 
 BLOCKS = {  # tensor parallelism 1, 2, 4, 8; None where the weights do not fit
@@ -71,6 +75,17 @@ def test_model_length_is_capped_by_the_blocks() -> None:
     assert capped_model_len(131072, 44) == 704
     assert capped_model_len(131072, 26312) == 131072
     assert capped_model_len(0, 44) == 0
+
+
+def test_settings_left_to_blis_are_computed() -> None:
+    model = BlisLatencyModel(
+        llm=replace(llm("llama-3.1-8b"), max_model_len=131072), accelerator=blis_accelerator("H100")
+    )
+    computed = automatic_settings(model)
+    assert (computed.kv_blocks, computed.max_model_len) == (26312, 131072)
+    tight = automatic_settings(model, kv_blocks=44)
+    assert (tight.kv_blocks, tight.max_model_len) == (44, 704)
+    assert automatic_settings(model, max_model_len=200).max_model_len == 200
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine.blis.deployments import deployment
 from engine.blis.random_runs import blis_request_tables, blis_settings
 from engine.blis.reference import PlainBlis
+from tailcast.engine.blis.coefficients import BlisCoefficients
 from tailcast.engine.blis.columns import Status
 from tailcast.engine.blis.requests import BlisRequests, blis_requests
 from tailcast.engine.blis.result import BlisResult
@@ -174,6 +175,13 @@ def test_impossible_inputs_are_refused() -> None:
         BlisSettings(scheduler="fcf")
     with pytest.raises(UsageError, match="max_num_seqs"):
         BlisSettings(max_num_seqs=0)
+
+
+def test_a_delay_beyond_all_time_means_never() -> None:
+    late = replace(MODELS["trained-physics"], coefficients=BlisCoefficients(ingest=1e30))
+    result = simulate_blis(blis_requests([0, 9], 10, 5), BlisSettings(), late)
+    assert result.status.tolist() == [Status.PENDING] * 2
+    assert result.ended_us == 9
 
 
 def test_no_requests_make_an_empty_report() -> None:

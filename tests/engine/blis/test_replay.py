@@ -10,6 +10,7 @@ from tailcast.engine.blis.presets import preset_requests
 from tailcast.engine.blis.replay import (
     blis_replay,
     replay_horizon_us,
+    requests_from_columns,
     requests_from_trace,
     vllm_priority,
 )
@@ -18,6 +19,8 @@ from tailcast.engine.blis.run import simulate_blis
 from tailcast.engine.blis.settings import BlisSettings
 from tailcast.errors import InputError, UsageError
 from tailcast.request import request_table
+from tailcast.traces.trace_header import TraceHeader
+from tailcast.traces.tracev2 import Trace, blank_columns
 
 EPOCH_US = 1_700_000_000_000_000
 
@@ -31,15 +34,15 @@ def test_send_times_are_moved_to_the_first_arrival() -> None:
         "output_tokens": [1, 1, 1],
         "deadline_us": [301_000, 0, 0],
     }
-    requests = requests_from_trace(columns)
+    requests = requests_from_columns(columns)
     assert requests.arrival_us.tolist() == [1000, 5000, 10_000]
     assert requests.deadline_us.tolist() == [301_000, 0, 0]
-    unsent = requests_from_trace({**columns, "send_time_us": [0, 0, 0]})
+    unsent = requests_from_columns({**columns, "send_time_us": [0, 0, 0]})
     assert unsent.arrival_us.tolist() == arrival_us
 
 
 def test_prompt_length_is_the_servers_unless_a_prefix_is_shared() -> None:
-    requests = requests_from_trace(
+    requests = requests_from_columns(
         {
             "arrival_time_us": [0, 1, 2],
             "input_tokens": [10, 20, 30],
@@ -65,10 +68,10 @@ def test_service_classes_become_priorities() -> None:
         "slo_class": ["batch", ""],
         "request_id": [4, "request_9"],
     }
-    requests = requests_from_trace(classes)
+    requests = requests_from_columns(classes)
     assert requests.priority.tolist() == [5, 1]
     assert requests.request_id == ("request_4", "request_9")
-    told = requests_from_trace({**classes, "vllm_priority": [3, -2]})
+    told = requests_from_columns({**classes, "vllm_priority": [3, -2]})
     assert told.priority.tolist() == [3, -2]
     assert vllm_priority("standard") == vllm_priority("unheard of") == 1
 
@@ -103,7 +106,7 @@ def test_replaying_an_exported_run_gives_the_run() -> None:
     }
     limits = BlisSettings(kv_blocks=400)
     run = simulate_blis(requests, limits, deployment())
-    replay = blis_replay(requests_from_trace(exported), limits, deployment(), horizon_us=10**10)
+    replay = blis_replay(requests_from_columns(exported), limits, deployment(), horizon_us=10**10)
     assert run.counters["preemptions"] > 0
     assert replay.sim_results() == run.sim_results()
 
@@ -136,6 +139,28 @@ def test_closed_loops_and_broken_traces_are_refused() -> None:
     with pytest.raises(UsageError, match="row 1 has a parent"):
         requests_from_table(looped)
     with pytest.raises(InputError, match="output_tokens"):
-        requests_from_trace({"arrival_time_us": [0], "input_tokens": [1]})
+        requests_from_columns({"arrival_time_us": [0], "input_tokens": [1]})
     with pytest.raises(InputError, match="whole"):
-        requests_from_trace({"arrival_time_us": [0], "input_tokens": ["a"], "output_tokens": [1]})
+        requests_from_columns({"arrival_time_us": [0], "input_tokens": ["a"], "output_tokens": [1]})
+
+
+def test_traces_in_seconds_give_the_same_microseconds() -> None:
+    columns = {
+        **blank_columns(2),
+        "request_id": np.array(["3", "4"]),
+        "arrival_time": np.array([0.000007, 1.5]),
+        "send_time": np.array([0.25, 1.75]),
+        "deadline": np.array([np.nan, 300.0]),
+        "input_tokens": np.array([10, 20]),
+        "output_tokens": np.array([0, 5]),
+        "prefix_group": np.array(["", "system"]),
+        "prefix_length": np.array([0, 64]),
+        "slo_class": np.array(["critical", "batch"]),
+    }
+    requests = requests_from_trace(Trace(header=TraceHeader(), columns=columns))
+    assert requests.arrival_us.tolist() == [7, 1_500_007]
+    assert requests.deadline_us.tolist() == [0, 300_000_000]
+    assert requests.input_tokens.tolist() == [10, 84]
+    assert requests.output_tokens.tolist() == [0, 5]
+    assert requests.priority.tolist() == [0, 5]
+    assert requests.request_id == ("request_3", "request_4")

@@ -1,18 +1,20 @@
-"""Numba compilation with one set of options, typed so that callers keep their signatures.
+"""How the engine is compiled: typed, without the GIL, kept on disk for one version of its source.
 
 Floating point stays IEEE (no reordering, no fused operations), which parity depends on. Compiled
 functions must not allocate: reference counting of arrays is off, which makes them many times as
-fast. Numba's disk cache looks at the file of the called function alone: after a change to a part,
-delete ``__pycache__``.
+fast.
 """
 
+import hashlib
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-_PART_OPTIONS = {
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
+_PART_OPTIONS: Final[dict[str, Any]] = {
     **_OPTIONS,
     "forceinline": True,
     "no_cpython_wrapper": True,
@@ -20,8 +22,25 @@ _PART_OPTIONS = {
 }
 
 
+def _source_digest() -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_DIGEST: Final = _source_digest()
+
+
+class _SourceCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, which would miss a change in a callee's file, with all sources in its key."""
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), _DIGEST)
+
+
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Compile to machine code that releases the GIL and is cached on disk.
+    """Compile a function that Python calls and keep it on disk.
 
     Parameters
     ----------
@@ -33,7 +52,9 @@ def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     callable
         Same signature.
     """
-    return cast(Callable[P, R], numba.njit(**_OPTIONS)(function))
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    dispatcher._cache = _SourceCache(function)
+    return cast(Callable[P, R], dispatcher)
 
 
 def compiled_part[**P, R](function: Callable[P, R]) -> Callable[P, R]:

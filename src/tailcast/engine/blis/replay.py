@@ -14,14 +14,52 @@ from tailcast.engine.blis.run import simulate_blis
 from tailcast.engine.blis.settings import BlisSettings
 from tailcast.engine.blis.step_time import MAX_INT64
 from tailcast.errors import InputError
+from tailcast.traces.tracev2 import Trace
 
 _IDLE_HORIZON_US = 600_000_000
 _SLO_PRIORITY = {"critical": 4, "standard": 3, "batch": -1, "sheddable": -2, "background": -3}
 _REQUIRED = ("arrival_time_us", "input_tokens", "output_tokens")
+_SHARED = (
+    "request_id",
+    "input_tokens",
+    "output_tokens",
+    "server_input_tokens",
+    "prefix_group",
+    "prefix_length",
+    "slo_class",
+    "vllm_priority",
+    "content_stream",
+    "session_output",
+)
 
 
-def requests_from_trace(columns: Mapping[str, Sequence[Any]]) -> BlisRequests:
-    """Requests from the columns of a TraceV2 file.
+def requests_from_trace(trace: Trace) -> BlisRequests:
+    """Requests of a trace, by BLIS's rules (see `requests_from_columns`).
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded or generated run.
+
+    Returns
+    -------
+    BlisRequests
+        Row i is row i of the trace, those without output included.
+
+    Raises
+    ------
+    InputError
+        If a row has no prompt.
+    """
+    columns: dict[str, Any] = {name: trace[name] for name in _SHARED if name in trace.columns}
+    for name in ("arrival_time", "send_time", "deadline"):
+        seconds = np.nan_to_num(trace[name], nan=0.0)
+        columns[f"{name}_us"] = np.rint(seconds * 1e6).astype(np.int64)
+    return requests_from_columns(columns)
+
+
+def requests_from_columns(columns: Mapping[str, Sequence[Any]]) -> BlisRequests:
+    """Requests from the columns of a TraceV2 file as they stand there.
 
     A row is injected at its send time where there is one, otherwise at its arrival time. One
     constant is taken from all injection times so that the first injection falls on the first
@@ -32,7 +70,8 @@ def requests_from_trace(columns: Mapping[str, Sequence[Any]]) -> BlisRequests:
     columns : mapping of str to sequence
         TraceV2 columns by name. ``arrival_time_us``, ``input_tokens`` and ``output_tokens`` are
         required; ``request_id``, ``send_time_us``, ``prefix_group``, ``prefix_length``,
-        ``server_input_tokens``, ``deadline_us``, ``slo_class`` and ``vllm_priority`` are used.
+        ``server_input_tokens``, ``deadline_us``, ``slo_class``, ``vllm_priority``,
+        ``content_stream`` and ``session_output`` are used.
 
     Returns
     -------
@@ -70,6 +109,8 @@ def requests_from_trace(columns: Mapping[str, Sequence[Any]]) -> BlisRequests:
         prefix_length=prefix_length,
         deadline_us=_whole(columns, "deadline_us", n),
         priority=_priorities(columns, n),
+        content_stream=columns.get("content_stream", -1),
+        session_output=columns.get("session_output", False),
     )
 
 

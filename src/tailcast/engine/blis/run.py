@@ -42,7 +42,7 @@ def simulate_blis(
     """
     _refuse_endless(requests, settings)
     by_arrival = np.argsort(requests.arrival_us, kind="stable")
-    queue_us = requests.arrival_us + _ingest_us(requests, model)
+    queue_us = _queue_us(requests, model)
     order = by_arrival[np.argsort(queue_us[by_arrival], kind="stable")]
     replica = _new_replica(requests, settings, model, order, queue_us)
     deadline_us = replica.facts[:, Fact.DEADLINE_US]
@@ -85,10 +85,12 @@ def _run(
     return log
 
 
-def _ingest_us(requests: BlisRequests, model: BlisLatencyModel) -> NDArray[np.int64]:
+def _queue_us(requests: BlisRequests, model: BlisLatencyModel) -> NDArray[np.int64]:
+    """When each request reaches the queue; a delay beyond all time means never."""
     lengths, which = np.unique(requests.input_tokens, return_inverse=True)
-    delays = np.array([model.ingest_us(int(n)) for n in lengths], dtype=np.int64)
-    return delays[which] if len(lengths) else np.zeros(0, dtype=np.int64)
+    delays = np.array([model.ingest_us(int(n)) for n in lengths], dtype=np.int64)[which]
+    beyond = delays > MAX_INT64 - requests.arrival_us
+    return np.where(beyond, MAX_INT64, requests.arrival_us + np.where(beyond, 0, delays))
 
 
 def _refuse_endless(requests: BlisRequests, settings: BlisSettings) -> None:

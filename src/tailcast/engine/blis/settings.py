@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tailcast.engine.blis.kv_capacity import capped_model_len, kv_capacity
+from tailcast.engine.blis.latency_model import BlisLatencyModel
 from tailcast.engine.blis.step_time import MAX_INT64
 from tailcast.errors import UsageError, near_name
 
@@ -66,3 +68,58 @@ class BlisSettings:
             value = getattr(self, name)
             if value not in known:
                 raise UsageError(f"no BLIS {name} {value!r}; {near_name(value, known)}")
+
+
+def automatic_settings(
+    model: BlisLatencyModel,
+    *,
+    kv_blocks: int | None = None,
+    max_model_len: int | None = None,
+    gpu_memory_utilization: float = 0.9,
+    block_size: int = 16,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 2048,
+) -> BlisSettings:
+    """Settings of ``blis run`` where KV blocks and sequence limit are left to it.
+
+    Parameters
+    ----------
+    model : BlisLatencyModel
+        Deployment.
+    kv_blocks : int, optional
+        KV blocks; computed from the memory by default.
+    max_model_len : int, optional
+        Sequence limit; by default the model's, capped by the KV blocks.
+    gpu_memory_utilization : float
+        Usable share of memory, in (0, 1].
+    block_size, max_num_seqs, max_num_batched_tokens : int
+        As in `BlisSettings`; other fields can be replaced afterwards.
+
+    Returns
+    -------
+    BlisSettings
+        Complete.
+
+    Raises
+    ------
+    CapacityError
+        If blocks are to be computed and the weights do not fit.
+    """
+    if kv_blocks is None:
+        kv_blocks = kv_capacity(
+            model.llm,
+            model.accelerator,
+            tensor_parallel=model.tensor_parallel,
+            data_parallel=model.data_parallel,
+            block_size=block_size,
+            gpu_memory_utilization=gpu_memory_utilization,
+        ).blocks
+    if max_model_len is None:
+        max_model_len = capped_model_len(model.llm.max_model_len, kv_blocks, block_size)
+    return BlisSettings(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        max_model_len=max_model_len,
+        block_size=block_size,
+        kv_blocks=kv_blocks,
+    )
