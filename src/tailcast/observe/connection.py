@@ -189,6 +189,7 @@ class Connection:
         finally:
             exchange = exchanges[0]
             record.connect = exchange.opened
+            record.resent = exchange.resent
             record.http_status = exchange.parser.status
             record.request_id = exchange.parser.headers.get("x-request-id", "")
             record.sent = exchange.sent - self.origin if exchange.sent else math.nan

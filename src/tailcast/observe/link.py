@@ -16,6 +16,9 @@ from tailcast.observe.response import ProtocolError, ResponseParser
 # uvicorn, which vLLM runs in, closes idle connections after 5 s; reusing one later is a failure.
 _IDLE_SECONDS = 3.0
 _READ_BYTES = 16384
+# A server that closes a connection this soon after an answer closes them all (llama.cpp does after
+# every stream, without a word in the headers).
+_HASTY_SECONDS = 1.0
 
 type Taker = Callable[[bytes, float], None]
 
@@ -40,15 +43,18 @@ class Exchange:
     opened, sent, answered : float
         Seconds spent on opening a connection; instants at which the request was handed over and
         the first byte came, 0 for not yet.
+    resent : bool
+        Whether a kept connection turned out to be closed, so that it was sent on a new one.
     """
 
-    __slots__ = ("_take", "answered", "ended", "heard", "opened", "parser", "sent")
+    __slots__ = ("_take", "answered", "ended", "heard", "opened", "parser", "resent", "sent")
 
     def __init__(self, take: Taker, loop: asyncio.AbstractEventLoop) -> None:
         self._take = take
         self.parser = ResponseParser()
         self.ended: asyncio.Future[None] = loop.create_future()
         self.opened = self.sent = self.answered = self.heard = 0.0
+        self.resent = False
 
     def feed(self, data: bytes) -> None:
         """Take in what was read.
@@ -86,6 +92,12 @@ class Exchange:
         except (ProtocolError, OSError) as reason:
             self.fail(reason)
 
+    def renew(self) -> None:
+        """Start again: nothing of an answer had come."""
+        self.parser = ResponseParser()
+        self.ended = self.ended.get_loop().create_future()
+        self.resent = True
+
     def fail(self, error: Exception) -> None:
         """End the exchange with an error; the first one stands.
 
@@ -105,8 +117,9 @@ class _Link(asyncio.BufferedProtocol):
     which costs five times the read itself.
     """
 
-    def __init__(self, buffer: bytearray) -> None:
+    def __init__(self, buffer: bytearray, hasty: Callable[[], None]) -> None:
         self._buffer = buffer
+        self._hasty = hasty
         self.transport: asyncio.Transport | None = None
         self.exchange: Exchange | None = None
         self.idle_since = 0.0
@@ -126,15 +139,26 @@ class _Link(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self.exchange is not None:
             self.exchange.close(error)
+        elif self.idle_since and self.age < _HASTY_SECONDS:
+            self._hasty()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was last used."""
+        return time.monotonic() - self.idle_since
 
     @property
     def usable(self) -> bool:
-        fresh = time.monotonic() - self.idle_since < _IDLE_SECONDS
-        return fresh and self.transport is not None and not self.transport.is_closing()
+        open_still = self.transport is not None and not self.transport.is_closing()
+        return open_still and self.age < _IDLE_SECONDS
 
 
 class LinkPool:
-    """HTTP/1.1 client of one address; sends each request exactly once.
+    """HTTP/1.1 client of one address; sends each request once.
+
+    The one exception: a kept connection that the server had closed already, as shows when it ends
+    without a byte of an answer. Then the request goes out again on a new one, and the exchange
+    says so.
 
     Parameters
     ----------
@@ -161,9 +185,11 @@ class LinkPool:
         self._stall_timeout = stall_timeout
         self._idle: list[_Link] = []
         self._buffer = bytearray(_READ_BYTES)
+        self._reuses = True
 
     def close(self) -> None:
         """Close every idle connection."""
+        self._reuses = False
         for link in self._idle:
             if link.transport is not None:
                 link.transport.abort()
@@ -206,42 +232,59 @@ class LinkPool:
         exchange = Exchange(take, asyncio.get_running_loop())
         if watch is not None:
             watch(exchange)
-        link = await self._link(exchange)
+        message = self._message(path, body, headers or {})
+        link = self._kept()
+        if link is not None:
+            try:
+                return await self._exchange(link, exchange, message)
+            except (OSError, ProtocolError):
+                if exchange.answered or time.monotonic() - exchange.sent > _HASTY_SECONDS:
+                    raise
+                exchange.renew()
+        return await self._exchange(await self._opened(exchange), exchange, message)
+
+    async def _exchange(self, link: _Link, exchange: Exchange, message: bytes) -> Exchange:
         transport = link.transport
         if transport is None:
             raise ConnectionResetError("connection was lost at once")
         link.exchange = exchange
         try:
             exchange.sent = exchange.heard = time.monotonic()
-            transport.write(self._message(path, body, headers or {}))
+            transport.write(message)
             if transport.is_closing():
                 exchange.close(None)
             await self._patiently(exchange)
-        except BaseException:
-            exchange.fail(ConnectionAbortedError())
+        except BaseException as error:
+            exchange.fail(error if isinstance(error, Exception) else ConnectionAbortedError())
             exchange.ended.exception()  # seen, whoever raised first
             transport.abort()
             raise
         finally:
             link.exchange = None
-        if exchange.parser.keeps_alive:
+        if exchange.parser.keeps_alive and self._reuses:
             link.idle_since = time.monotonic()
             self._idle.append(link)
         else:
             transport.abort()
         return exchange
 
-    async def _link(self, exchange: Exchange) -> _Link:
+    def _kept(self) -> _Link | None:
         while self._idle:
             link = self._idle.pop()
-            if link.usable:
+            if link.usable and self._reuses:
                 return link
             if link.transport is not None:
                 link.transport.abort()
+        return None
+
+    def _stop_reuse(self) -> None:
+        self._reuses = False
+
+    async def _opened(self, exchange: Exchange) -> _Link:
         loop, before = asyncio.get_running_loop(), time.monotonic()
 
         def fresh() -> _Link:
-            return _Link(self._buffer)
+            return _Link(self._buffer, self._stop_reuse)
 
         extra: dict[str, Any] = {"ssl": self._tls} if self._tls else {}
         try:

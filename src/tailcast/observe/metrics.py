@@ -57,7 +57,10 @@ NAMES: Mapping[str, tuple[MetricName, ...]] = {
         MetricName("vllm:prompt_tokens", "vllm", "all"),
         MetricName("llamacpp:prompt_tokens", "llamacpp", "all"),
     ),
-    "cached_tokens": (MetricName("vllm:prompt_tokens_cached", "vllm", "0.16 and later"),),
+    "cached_tokens": (
+        MetricName("vllm:prompt_tokens_cached", "vllm", "0.16 and later"),
+        MetricName("llamacpp:prompt_tokens_cached", "llamacpp", "2026"),
+    ),
     "generation_tokens": (
         MetricName("vllm:generation_tokens", "vllm", "all"),
         MetricName("llamacpp:tokens_predicted", "llamacpp", "all"),

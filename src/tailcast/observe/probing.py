@@ -12,6 +12,7 @@ from tailcast.observe.dialect import Dialect, Prompt, first_guess, request_body,
 from tailcast.observe.prompts import WORDS, Vocabulary
 from tailcast.observe.record import RequestRecord
 from tailcast.observe.settings import ObserveSettings, ServerError
+from tailcast.streams import stream
 
 _PROBE_OUTPUT = 4
 _PROBE_TIMEOUT = 300.0  # a server that has just started compiles on its first request

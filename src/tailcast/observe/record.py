@@ -25,6 +25,8 @@ class RequestRecord:
         When its body was handed to the connection.
     connect : float
         Seconds of `sent` spent on opening a connection.
+    resent : bool
+        Whether it was sent again because a kept connection had been closed by the server.
     headers, ended : float
         First byte of the answer; end of the answer or of the attempt.
     token_times : array of float
@@ -52,6 +54,7 @@ class RequestRecord:
     started: float = math.nan
     sent: float = math.nan
     connect: float = 0.0
+    resent: bool = False
     headers: float = math.nan
     ended: float = math.nan
     token_times: array[float] = field(default_factory=lambda: array("d"))

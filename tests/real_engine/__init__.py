@@ -1,0 +1,1 @@
+"""Tests against real engines, in environments of their own."""
