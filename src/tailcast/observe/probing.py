@@ -196,11 +196,12 @@ async def _token_pool(connection: Connection, llm: str) -> NDArray[np.int64]:
 
 
 def _trial(settings: ObserveSettings, dialect: Dialect, n: int) -> Prompt:
-    if settings.endpoint == "chat":
-        return [{"role": "user", "content": " ".join(np.resize(WORDS, n).tolist())}]
-    return (
-        _PLAIN_IDS[:n].tolist() if dialect.token_prompts else " ".join(np.resize(WORDS, n).tolist())
-    )
+    if dialect.token_prompts:
+        ids: list[int] = _PLAIN_IDS[:n].tolist()
+        return ids
+    picks = stream(0, "probe", n).integers(len(WORDS), size=n)
+    text = " ".join(WORDS[pick] for pick in picks.tolist())
+    return [{"role": "user", "content": text}] if settings.endpoint == "chat" else text
 
 
 async def _ask(
