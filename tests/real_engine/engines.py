@@ -63,8 +63,8 @@ def python_of(version: str) -> str:
     raise EngineUnavailableError(f"no Python {version} with venv on the path")
 
 
-def environment(name: str, python: str, installs: Sequence[Sequence[str]]) -> Path:
-    """Environment built by several pip calls, or the one that is there already.
+def environment(name: str, python: str, steps: Sequence[Sequence[str]]) -> Path:
+    """Environment built in several steps, or the one that is there already.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def environment(name: str, python: str, installs: Sequence[Sequence[str]]) -> Pa
         Its folder's name; names the versions, so that another version is another folder.
     python : str
         Interpreter to build it with.
-    installs : sequence of sequences of str
-        Arguments of each ``pip`` call, in order.
+    steps : sequence of sequences of str
+        What to run with its interpreter, in order, for example ``-m pip install numpy``.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def environment(name: str, python: str, installs: Sequence[Sequence[str]]) -> Pa
     Raises
     ------
     EngineUnavailableError
-        If it cannot be built; the message ends with pip's last words.
+        If it cannot be built; the message ends with the last words of the step that failed.
     """
     folder = engines_folder() / name
     interpreter = folder / "bin" / "python"
@@ -92,8 +92,8 @@ def environment(name: str, python: str, installs: Sequence[Sequence[str]]) -> Pa
             return interpreter
         shutil.rmtree(folder, ignore_errors=True)
         _run([python, "-m", "venv", str(folder)], name, 300)
-        for arguments in installs:
-            _run([str(interpreter), "-m", "pip", *arguments], name, 1500)
+        for arguments in steps:
+            _run([str(interpreter), *arguments], name, 1500)
         (folder / "complete").touch()
     return interpreter
 

@@ -82,8 +82,8 @@ def observe(
         "output_tokens": output_tokens,
     }
     given = {key: value for key, value in load.items() if value is not None}
-    requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
     known = _known(study, replay)
+    requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
     new_folder(folder)
     _more_files()
     say(f"{len(requests)} requests to {settings.url}")
