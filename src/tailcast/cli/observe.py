@@ -14,43 +14,51 @@ from tailcast.errors import UsageError
 
 if TYPE_CHECKING:
     from tailcast.observe.run import Progress
+    from tailcast.observe.settings import ObserveSettings
     from tailcast.request import RequestTable
     from tailcast.traces.trace_header import TraceServer
 
 
+UrlArgument = Annotated[str, typer.Argument(help="Server, e.g. http://localhost:8000.")]
+FolderArgument = Annotated[Path, typer.Argument(help="New folder for the trace.")]
+StudyOption = Annotated[
+    Path | None, typer.Option("--study", help="Study file: [workload], [deployment].")
+]
+ReplayOption = Annotated[
+    Path | None, typer.Option("--replay", help="Trace whose requests are sent again.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Served model name; the only one by default.")
+]
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", min=1, help="Requests in flight, closed loop.")
+]
+CountOption = Annotated[int | None, typer.Option("--num-requests", min=1, help="How many to send.")]
+EndpointOption = Annotated[str, typer.Option("--endpoint", help="completions or chat.")]
+DialectOption = Annotated[str, typer.Option("--dialect", help="auto, vllm, llamacpp or plain.")]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", help="Give a request up after this, e.g. 300s.")
+]
+WarmupOption = Annotated[
+    int, typer.Option("--warmup", min=0, help="Requests before the run, not recorded.")
+]
+
+
 def observe(
-    url: Annotated[str, typer.Argument(help="Server, e.g. http://localhost:8000.")],
-    folder: Annotated[Path, typer.Argument(help="New folder for the trace.")],
-    study: Annotated[
-        Path | None, typer.Option("--study", help="Study file: [workload], [deployment].")
-    ] = None,
-    replay: Annotated[
-        Path | None, typer.Option("--replay", help="Trace whose requests are sent again.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Served model name; the only one by default.")
-    ] = None,
+    url: UrlArgument,
+    folder: FolderArgument,
+    study: StudyOption = None,
+    replay: ReplayOption = None,
+    model: ModelOption = None,
     rate: RateOption = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="Requests in flight, closed loop.")
-    ] = None,
-    num_requests: Annotated[
-        int | None, typer.Option("--num-requests", min=1, help="How many to send.")
-    ] = None,
+    concurrency: ConcurrencyOption = None,
+    num_requests: CountOption = None,
     input_tokens: InputOption = None,
     output_tokens: OutputTokensOption = None,
-    endpoint: Annotated[
-        str, typer.Option("--endpoint", help="completions or chat.")
-    ] = "completions",
-    dialect: Annotated[
-        str, typer.Option("--dialect", help="auto, vllm, llamacpp or plain.")
-    ] = "auto",
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Give a request up after this, e.g. 300s.")
-    ] = None,
-    warmup: Annotated[
-        int, typer.Option("--warmup", min=0, help="Requests before the run, not recorded.")
-    ] = 0,
+    endpoint: EndpointOption = "completions",
+    dialect: DialectOption = "auto",
+    timeout: TimeoutOption = None,
+    warmup: WarmupOption = 0,
     seed: SeedOption = 0,
     style: FormatOption = Format.table,
     output: OutputOption = None,
@@ -60,10 +68,8 @@ def observe(
     The API key is read from TAILCAST_API_KEY or OPENAI_API_KEY.
     """
     from tailcast.cli.trace import show_trace
-    from tailcast.observe.run import observe as run_observe
-    from tailcast.observe.save import new_folder, save_observation
     from tailcast.observe.settings import ObserveSettings
-    from tailcast.units import format_duration, parse_duration
+    from tailcast.units import parse_duration
 
     settings = ObserveSettings(
         url=url,
@@ -84,25 +90,42 @@ def observe(
     given = {key: value for key, value in load.items() if value is not None}
     known = _known(study, replay)
     requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
+    stopped = _recorded(settings, requests, known, folder)
+    show_trace(folder, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
+    if stopped:
+        raise typer.Exit(130)
+
+
+def _recorded(
+    settings: "ObserveSettings",
+    requests: "RequestTable",
+    known: "TraceServer | None",
+    folder: Path,
+) -> bool:
+    """Run, write the trace, tell what went wrong; whether the run was stopped."""
+    from tailcast.observe.run import observe as run_observe
+    from tailcast.observe.save import new_folder, save_observation
+    from tailcast.units import format_duration
+
     new_folder(folder)
     _more_files()
     say(f"{len(requests)} requests to {settings.url}")
-    observation = run_observe(settings, requests, progress=_progress)
-    save_observation(observation, folder, known)
-    late = observation.lateness
+    seen = run_observe(settings, requests, progress=_progress)
+    save_observation(seen, folder, known)
+    late = seen.lateness
     say(
         f"client: sent {format_duration(late.send_p50)} late at the median, "
         f"{format_duration(late.send_p99)} at P99"
     )
-    for note in (*observation.server.notes, *_failures(observation.records)):
+    for note in (*seen.server.notes, *_failures(seen.records)):
         say(note)
     for reason in late.reasons:
         say(f"the client was the bottleneck: {reason}")
-    if observation.stopped:
-        say(f"stopped; {observation.n_unsent} requests were not sent, the rest is in {folder}")
-    show_trace(folder, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
-    if observation.stopped:
-        raise typer.Exit(130)
+    if seen.parent_failed:
+        say(f"{len(seen.parent_failed)} turns were not sent because the one before them failed")
+    if seen.stopped:
+        say(f"stopped; {seen.n_unsent} requests were not sent, the rest is in {folder}")
+    return seen.stopped
 
 
 def _drawn(study: Path | None, given: dict[str, Any], seed: int) -> "RequestTable":

@@ -35,6 +35,8 @@ class Exchange:
     take : callable
         Called with each piece of a successful answer's body and the instant it was read, seconds
         of the monotonic clock.
+    loop : asyncio.AbstractEventLoop
+        Loop that it is waited for in.
 
     Attributes
     ----------

@@ -62,7 +62,13 @@ class Scrapes:
         return count
 
     def increases(self) -> Mapping[str, float]:
-        """Increase of every counter over the run; a counter that fell counts from zero again."""
+        """Increase of every counter over the run.
+
+        Returns
+        -------
+        mapping of str to float
+            By the keys of `NAMES`; a counter that fell counts from zero again.
+        """
         total: dict[str, float] = {}
         for before, after in zip(self.pages, self.pages[1:], strict=False):
             for name in COUNTERS:
@@ -73,7 +79,13 @@ class Scrapes:
         return total
 
     def peaks(self) -> Mapping[str, float]:
-        """Largest value of every gauge that was seen."""
+        """Largest value of every gauge that was seen.
+
+        Returns
+        -------
+        mapping of str to float
+            By the keys of `NAMES`.
+        """
         return {
             name: max(page.values[name] for page in self.pages if name in page.values)
             for name in GAUGES
