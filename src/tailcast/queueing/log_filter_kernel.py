@@ -14,6 +14,7 @@ _LONGEST_STEP = 1.5
 # a step that promises less log density than this is not worth an evaluation of the chain
 _PROMISE_TOL = 1e-6
 _LEAST_DAMPING = 1e-3
+_SHARE_TOL = 0.02
 _LOG_T = math.lgamma((STUDENT_DOF + 1) / 2) - math.lgamma(STUDENT_DOF / 2)
 _LOG_T -= 0.5 * math.log(STUDENT_DOF * math.pi)
 
@@ -34,25 +35,29 @@ def _invert(matrix: Floats, inverse: Floats) -> float:
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _fit_window(
+def _fit_windows(
     mean: Floats,
-    shape: Floats,
-    rate: float,
+    shapes: Floats,
+    rates: Floats,
     chunks: Floats,
     n_tail: int,
     overhead: float,
     scratch: Floats,
-    value: Floats,
-    slope: Floats,
+    values: Floats,
+    slopes: Floats,
 ) -> None:
-    """Latencies of the chain with the overhead in TTFT."""
-    window_latencies(mean, shape, rate, chunks, n_tail, scratch, value, slope)
-    if overhead > 0.0:
-        plain = math.exp(value[0])
-        value[0] = math.log(plain + overhead)
-        for k in range(4):
-            slope[0, k] *= plain / (plain + overhead)
-        value[4] *= plain / (plain + overhead)
+    """Latencies of the chain in every window, with the overhead in TTFT."""
+    for window in range(rates.size):
+        value, slope = values[window], slopes[window]
+        window_latencies(
+            mean, shapes[window], rates[window], chunks[window], n_tail, scratch, value, slope
+        )
+        if overhead > 0.0:
+            plain = math.exp(value[0])
+            value[0] = math.log(plain + overhead)
+            for k in range(4):
+                slope[0, k] *= plain / (plain + overhead)
+            value[4] *= plain / (plain + overhead)
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -63,20 +68,26 @@ def _log_density(
     measured: Floats,
     known: Floats,
     noise: Floats,
-    value: Floats,
+    values: Floats,
 ) -> float:
     """Log of prior (without its constant) times likelihood."""
     total = 0.0
     for i in range(3):
         for j in range(3):
             total -= 0.5 * (mean[i] - center[i]) * precision[i, j] * (mean[j] - center[j])
-    for m in range(3):
-        residual = measured[m] - value[m]
-        if known[m] > 0.0:
-            spread = residual * residual / (STUDENT_DOF * noise[m])
-            total += _LOG_T - 0.5 * math.log(noise[m])
-            total -= 0.5 * (STUDENT_DOF + 1.0) * math.log1p(spread)
+    for window in range(measured.shape[0]):
+        for m in range(3):
+            if known[window, m] > 0.0:
+                residual = measured[window, m] - values[window, m]
+                spread = residual * residual / (STUDENT_DOF * noise[window, m])
+                total += _LOG_T - 0.5 * math.log(noise[window, m])
+                total -= 0.5 * (STUDENT_DOF + 1.0) * math.log1p(spread)
     return total
+
+
+@nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _student_weight(residual: float, noise: float) -> float:
+    return (STUDENT_DOF + 1.0) / (STUDENT_DOF + residual * residual / noise)
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -87,24 +98,27 @@ def _normal_equations(
     measured: Floats,
     known: Floats,
     noise: Floats,
-    value: Floats,
-    slope: Floats,
+    values: Floats,
+    slopes: Floats,
     information: Floats,
     pull: Floats,
 ) -> None:
+    """Fill the information matrix and the gradient of the log density."""
     for i in range(3):
         pull[i] = 0.0
         for j in range(3):
             information[i, j] = precision[i, j]
             pull[i] += precision[i, j] * (center[j] - mean[j])
-    for m in range(3):
-        if known[m] > 0.0:
-            residual = measured[m] - value[m]
-            weight = (STUDENT_DOF + 1.0) / (STUDENT_DOF + residual * residual / noise[m]) / noise[m]
-            for i in range(3):
-                pull[i] += weight * slope[m, i] * residual
-                for j in range(3):
-                    information[i, j] += weight * slope[m, i] * slope[m, j]
+    for window in range(measured.shape[0]):
+        for m in range(3):
+            if known[window, m] > 0.0:
+                residual = measured[window, m] - values[window, m]
+                weight = _student_weight(residual, noise[window, m]) / noise[window, m]
+                for i in range(3):
+                    pull[i] += weight * slopes[window, m, i] * residual
+                    for j in range(3):
+                        part = slopes[window, m, i] * slopes[window, m, j]
+                        information[i, j] += weight * part
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -115,24 +129,26 @@ def _climb(
     measured: Floats,
     known: Floats,
     noise: Floats,
-    shape: Floats,
-    rate: float,
+    shapes: Floats,
+    rates: Floats,
     chunks: Floats,
     n_tail: int,
     overhead: float,
-    value: Floats,
-    slope: Floats,
+    values: Floats,
+    slopes: Floats,
 ) -> float:
     """Move `mean` to the mode by damped Gauss-Newton steps; return the log density there."""
-    scratch, tried_value, tried_slope = np.empty((9, 7)), np.empty(5), np.empty((4, 4))
+    n_window = rates.size
+    scratch = np.empty((9, 7))
+    tried_values, tried_slopes = np.empty((n_window, 5)), np.empty((n_window, 4, 4))
     information, inverse = np.empty((3, 3)), np.empty((3, 3))
     pull, step, tried = np.empty(3), np.empty(3), np.empty(3)
-    _fit_window(mean, shape, rate, chunks, n_tail, overhead, scratch, value, slope)
-    best = _log_density(mean, center, precision, measured, known, noise, value)
+    _fit_windows(mean, shapes, rates, chunks, n_tail, overhead, scratch, values, slopes)
+    best = _log_density(mean, center, precision, measured, known, noise, values)
     damping = 1.0
     for _ in range(_MAX_STEPS):
         _normal_equations(
-            mean, center, precision, measured, known, noise, value, slope, information, pull
+            mean, center, precision, measured, known, noise, values, slopes, information, pull
         )
         _invert(information, inverse)
         promise, longest = 0.0, 0.0
@@ -147,13 +163,15 @@ def _climb(
         scale = damping * min(1.0, _LONGEST_STEP / longest)
         for i in range(3):
             tried[i] = mean[i] + scale * step[i]
-        _fit_window(tried, shape, rate, chunks, n_tail, overhead, scratch, tried_value, tried_slope)
-        density = _log_density(tried, center, precision, measured, known, noise, tried_value)
+        _fit_windows(
+            tried, shapes, rates, chunks, n_tail, overhead, scratch, tried_values, tried_slopes
+        )
+        density = _log_density(tried, center, precision, measured, known, noise, tried_values)
         if density >= best:
             best = density
             mean[:] = tried
-            value[:] = tried_value
-            slope[:] = tried_slope
+            values[:] = tried_values
+            slopes[:] = tried_slopes
             damping = min(1.0, 2.0 * damping)
         else:
             damping *= 0.25
@@ -161,11 +179,12 @@ def _climb(
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def update_each(
+def fit_belief(
     mean: Floats,
     cov: Floats,
-    shape: Floats,
-    rate: float,
+    start: Floats,
+    shapes: Floats,
+    rates: Floats,
     chunks: Floats,
     n_tail: int,
     overhead: float,
@@ -173,85 +192,90 @@ def update_each(
     known: Floats,
     plain_noise: Floats,
     wait_log_sd: float,
-    result: Floats,
-) -> None:
-    """Update every belief in place.
+    results: Floats,
+    values: Floats,
+    slopes: Floats,
+) -> float:
+    """Update one belief in place with windows taken together; return its log evidence.
 
     Parameters
     ----------
-    mean : ndarray, shape (n_belief, 3)
-        Logs of the three numbers; overwritten by the posterior modes.
-    cov : ndarray, shape (n_belief, 3, 3)
-        Covariances; overwritten.
-    shape : ndarray, shape (2,)
+    mean : ndarray, shape (3,)
+        Logs of the three numbers; overwritten by the posterior mode.
+    cov : ndarray, shape (3, 3)
+        Covariance; overwritten.
+    start : ndarray, shape (3,)
+        Where the search of the mode starts.
+    shapes : ndarray, shape (n_window, 2)
         Mean prompt and output tokens.
-    rate : float
+    rates : ndarray, shape (n_window,)
         Arrivals in requests/s.
-    chunks : ndarray, shape (B,)
+    chunks : ndarray, shape (n_window, B)
         Prefill steps with 1..B requests in the batch.
     n_tail : int
         Places in the waiting room.
     overhead : float
         Seconds of client and network in TTFT.
-    measured, known : ndarray, shape (3,)
+    measured, known : ndarray, shape (n_window, 3)
         Logs of TTFT, ITL and throughput; one where measured, else zero.
-    plain_noise : ndarray, shape (3,)
+    plain_noise : ndarray, shape (n_window, 3)
         Variances of these logs where nobody waits.
     wait_log_sd : float
         Standard deviation of the log of a waiting time.
-    result : ndarray, shape (n_belief, 13)
-        Filled: log evidence, then residual, weight, fitted variance and noise of each metric.
+    results : ndarray, shape (n_window, 4, 3)
+        Filled: residual, weight, fitted variance and noise of each metric.
+    values, slopes : ndarray, shapes (n_window, 5) and (n_window, 4, 4)
+        Filled: what the chain gives at the mode.
+
+    Returns
+    -------
+    float
+        Log density of the windows under the belief as it was.
     """
     precision, information = np.empty((3, 3)), np.empty((3, 3))
-    noise, center, pull = plain_noise.copy(), np.empty(3), np.empty(3)
-    value, slope = np.empty(5), np.empty((4, 4))
-    for belief in range(mean.shape[0]):
-        center[:] = mean[belief]
-        log_det = math.log(_invert(cov[belief], precision))
-        noise[:] = plain_noise
-        density, last_share = 0.0, -1.0
-        for _ in range(3):  # how much of TTFT is waiting is known only at the mode
-            density = _climb(
-                mean[belief],
-                center,
-                precision,
-                measured,
-                known,
-                noise,
-                shape,
-                rate,
-                chunks,
-                n_tail,
-                overhead,
-                value,
-                slope,
-            )
-            if abs(value[4] - last_share) < 0.02 or (last_share < 0.0 and value[4] < 0.02):
-                break
-            last_share = value[4]
-            noise[0] = plain_noise[0] + (wait_log_sd * value[4]) ** 2
-        _normal_equations(
-            mean[belief],
+    center, pull, noise = mean.copy(), np.empty(3), plain_noise.copy()
+    log_det = math.log(_invert(cov, precision))
+    mean[:] = start
+    density, last_share = 0.0, np.zeros(rates.size)
+    for _ in range(4):  # how much of TTFT is waiting is known only at the mode
+        density = _climb(
+            mean,
             center,
             precision,
             measured,
             known,
             noise,
-            value,
-            slope,
-            information,
-            pull,
+            shapes,
+            rates,
+            chunks,
+            n_tail,
+            overhead,
+            values,
+            slopes,
         )
-        log_det += math.log(_invert(information, cov[belief]))
-        result[belief, 0] = density - 0.5 * log_det
+        moved = 0.0
+        for window in range(rates.size):
+            moved = max(moved, abs(values[window, 4] - last_share[window]))
+        if moved < _SHARE_TOL:
+            break
+        for window in range(rates.size):
+            last_share[window] = values[window, 4]
+            waiting = wait_log_sd * values[window, 4]
+            noise[window, 0] = plain_noise[window, 0] + waiting * waiting
+    _normal_equations(
+        mean, center, precision, measured, known, noise, values, slopes, information, pull
+    )
+    log_det += math.log(_invert(information, cov))
+    for window in range(rates.size):
         for m in range(3):
-            residual = measured[m] - value[m] if known[m] > 0.0 else 0.0
-            weight = (STUDENT_DOF + 1.0) / (STUDENT_DOF + residual * residual / noise[m])
+            residual = measured[window, m] - values[window, m]
             variance = 0.0
             for i in range(3):
                 for j in range(3):
-                    variance += slope[m, i] * cov[belief, i, j] * slope[m, j]
-            result[belief, 1 + m] = residual
-            result[belief, 4 + m] = weight * known[m]
-            result[belief, 7 + m] = variance
-            result[belief, 10 + m] = noise[m]
+                    variance += slopes[window, m, i] * cov[i, j] * slopes[window, m, j]
+            results[window, 0, m] = residual * known[window, m]
+            weight = _student_weight(residual, noise[window, m])
+            results[window, 1, m] = weight * known[window, m]
+            results[window, 2, m] = variance
+            results[window, 3, m] = noise[window, m]
+    return density - 0.5 * log_det

@@ -2,7 +2,9 @@
 
 A belief of ln alpha, ln beta, ln gamma walks randomly by a small step a window and is updated
 with the exact chain (`log_filter`). It starts at a prior from the datasheet, so that a cold start
-is no special case; Student-t weights replace gates and clipping. The levels of noise are learned
+is no special case; Student-t weights replace gates and clipping. The last windows are kept and
+taken together, so that a wide first belief is not linearised where it should not be; what leaves
+the memory is linearised at the present mode. The levels of noise are learned
 (Sarkka and Nummenmaa 2009, doi:10.1109/TAC.2008.2008348). Drift is tested by rivals that believe
 in a jump at one of the last windows: the cumulative log Bayes factor of the best against the
 belief without jump (Adams and MacKay 2007, arXiv:0710.3742).
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tailcast.errors import InputError, UsageError
-from tailcast.queueing.log_filter import Beliefs, FilterStep, update_beliefs
+from tailcast.queueing.log_filter import FilterStep, LogFilter, without_nonlinearity
 from tailcast.queueing.parameter_prior import NAMES, NumbersPrior
 from tailcast.queueing.server import Floats, ServerLimits, ThreeNumbers
 from tailcast.queueing.windows import Window
@@ -44,6 +46,8 @@ class TunerSettings:
         Windows that the first levels count for.
     noise_memory : float
         Windows over which the levels are averaged in the long run.
+    memory : int
+        Windows taken together, at least one.
     overhead : float
         Client and network time in TTFT, in seconds.
     """
@@ -56,6 +60,7 @@ class TunerSettings:
     itl_log_sd: float = 0.05
     noise_weight: float = 6.0
     noise_memory: float = 100.0
+    memory: int = 16
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
@@ -64,6 +69,8 @@ class TunerSettings:
                 raise UsageError(f"tuner: {field} must not be negative, got {value!r}")
         if min(self.ttft_log_sd, self.itl_log_sd, self.noise_weight, self.jump) == 0:
             raise UsageError("tuner: levels of noise, their weight and the jump must be positive")
+        if self.memory < 1:
+            raise UsageError(f"tuner: memory must be at least one window, got {self.memory!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +111,14 @@ class Tuner:
     """
 
     __slots__ = (
+        "_anchor_cov",
+        "_anchor_mean",
         "_cov",
         "_mean",
         "_noise_count",
         "_noise_sum",
-        "_rival_evidence",
+        "_rivals",
+        "_windows",
         "limits",
         "n_drift",
         "n_window",
@@ -122,19 +132,23 @@ class Tuner:
         self.limits = limits
         self.n_window = 0
         self.n_drift = 0
-        # the main belief first, then its rivals from the youngest to the oldest
-        self._mean = prior.log_mean[None].copy()
-        self._cov = prior.log_cov[None].copy()
-        self._rival_evidence = np.zeros(0)
+        self._restart(prior.log_mean, prior.log_cov)
         first = np.square([self.settings.ttft_log_sd, self.settings.itl_log_sd])
         self._noise_count = np.full(2, self.settings.noise_weight)
         self._noise_sum = self._noise_count * first
+
+    def _restart(self, mean: Floats, cov: Floats) -> None:
+        # belief before the windows in memory, and with them
+        self._anchor_mean, self._anchor_cov = mean.copy(), cov.copy()
+        self._mean, self._cov = mean.copy(), cov.copy()
+        self._windows: list[Window] = []
+        self._rivals: list[_Rival] = []
 
     @property
     def belief(self) -> NumbersPrior:
         """The present belief, ready to be a prior elsewhere."""
         source = f"tuner after {self.n_window} windows"
-        return NumbersPrior(log_mean=self._mean[0], log_cov=self._cov[0], source=source)
+        return NumbersPrior(log_mean=self._mean, log_cov=self._cov, source=source)
 
     @property
     def numbers(self) -> ThreeNumbers:
@@ -161,52 +175,71 @@ class Tuner:
             What happened; any window is accepted.
         """
         settings = self.settings
-        walk = settings.walk**2 * np.eye(3)
-        mean, cov = self._with_new_rival()
-        beliefs = Beliefs(mean=mean, cov=cov + walk)
         variance = self._noise_sum / self._noise_count
-        step = update_beliefs(beliefs, window, self.limits, variance, settings.overhead)
-        self._mean, self._cov = step.beliefs.mean, step.beliefs.cov
-        gained = step.log_evidence[1:] - step.log_evidence[0]
-        self._rival_evidence = self._rival_evidence + gained
-        best = int(np.argmax(self._rival_evidence)) if gained.size else -1
-        factor = float(self._rival_evidence[best]) if gained.size else -math.inf
-        # one odd window is an outlier; a jump shows in at least two
-        drift = best >= 1 and factor > settings.drift_log_bayes_factor
-        chosen = best + 1 if drift else 0
-        self._learn_noise(step, chosen)
+        alone = LogFilter([window], self.limits, variance, settings.overhead)
+        walk = settings.walk**2 * np.eye(3)
+        plain = alone.update(self._mean, self._cov + walk)
+        drifted = self._challenge(alone, plain, walk)
+        factor = max((rival.log_bayes_factor for rival in self._rivals), default=-math.inf)
         self.n_window += 1
-        if drift:
+        if drifted is None:
+            step = self._remember(window, variance, walk)
+            self._learn_noise(step, -1)
+        else:
+            step = drifted
             self.n_drift += 1
-            self._mean, self._cov = self._mean[[chosen]], self._cov[[chosen]]
-            self._rival_evidence = np.zeros(0)
-        weights = np.where(step.weight[chosen] > 0, step.weight[chosen], math.nan)
+            self._restart(step.mean, step.cov)
+            self._learn_noise(step, 0)
+        weights = np.where(step.weight[-1] > 0, step.weight[-1], math.nan)
         return TunerUpdate(
-            drift=drift,
+            drift=drifted is not None,
             log_bayes_factor=factor,
             ttft_weight=float(weights[0]),
             itl_weight=float(weights[1]),
-            log_evidence=float(step.log_evidence[0]),
+            log_evidence=plain.log_evidence,
         )
 
-    def _with_new_rival(self) -> tuple[Floats, Floats]:
-        kept = min(self._rival_evidence.size, self.settings.n_rival - 1)
-        if self.settings.n_rival < 1:
-            return self._mean, self._cov
-        jumped = self._cov[0] + self.settings.jump**2 * np.eye(3)
-        mean = np.concatenate([self._mean[:1], self._mean[:1], self._mean[1 : kept + 1]])
-        cov = np.concatenate([self._cov[:1], jumped[None], self._cov[1 : kept + 1]])
-        self._rival_evidence = np.concatenate([[0.0], self._rival_evidence[:kept]])
-        return mean, cov
+    def _challenge(self, alone: LogFilter, plain: FilterStep, walk: Floats) -> FilterStep | None:
+        """Update the rivals; return the step of one that has won."""
+        settings = self.settings
+        if settings.n_rival < 1:
+            return None
+        young = _Rival(self._mean, self._cov + settings.jump**2 * np.eye(3), 0.0, 0)
+        steps, rivals = [], []
+        for rival in [young, *self._rivals[: settings.n_rival - 1]]:
+            step = alone.update(rival.mean, rival.cov + walk)
+            total = rival.log_bayes_factor + step.log_evidence - plain.log_evidence
+            steps.append(step)
+            rivals.append(_Rival(step.mean, step.cov, total, rival.age + 1))
+        self._rivals = rivals
+        best = int(np.argmax([rival.log_bayes_factor for rival in rivals]))
+        # one odd window is an outlier; a jump shows in at least two
+        enough = rivals[best].log_bayes_factor > settings.drift_log_bayes_factor
+        return steps[best] if enough and rivals[best].age >= 2 else None
 
-    def _learn_noise(self, step: FilterStep, chosen: int) -> None:
-        seen = step.weight[chosen, :2] > 0
+    def _remember(self, window: Window, variance: Floats, walk: Floats) -> FilterStep:
+        """Take the window together with those in memory."""
+        settings = self.settings
+        self._windows.append(window)
+        self._anchor_cov = self._anchor_cov + walk
+        together = LogFilter(self._windows, self.limits, variance, settings.overhead)
+        step = together.update(self._anchor_mean, self._anchor_cov, self._mean)
+        self._mean, self._cov = step.mean, step.cov
+        if len(self._windows) > settings.memory:
+            self._anchor_mean, self._anchor_cov = without_nonlinearity(
+                self._anchor_mean, self._anchor_cov, step, 0
+            )
+            self._windows.pop(0)
+        return step
+
+    def _learn_noise(self, step: FilterStep, place: int) -> None:
+        seen = step.weight[place, :2] > 0
         level = self._noise_sum / self._noise_count
         # the share of this window's variance that is level, not sampling and not waiting
-        share = level / step.noise[chosen, :2]
-        square = step.weight[chosen, :2] * step.residual[chosen, :2] ** 2
-        square += step.fitted_variance[chosen, :2]
-        found = level + share * (square - step.noise[chosen, :2])
+        share = level / step.noise[place, :2]
+        square = step.weight[place, :2] * step.residual[place, :2] ** 2
+        square += step.fitted_variance[place, :2]
+        found = level + share * (square - step.noise[place, :2])
         forget = 1.0 - 1.0 / self.settings.noise_memory
         count = np.where(seen, forget * self._noise_count + share, self._noise_count)
         total = forget * self._noise_sum + share * np.maximum(found, 0.05 * level)
@@ -230,6 +263,19 @@ class Tuner:
         """
         return self.belief.draws(n_draw, generator)
 
+    def _take(self, state: dict[str, Any]) -> None:
+        belief = _belief_of(state["belief"])
+        self._mean, self._cov = belief.log_mean, belief.log_cov
+        self._windows = [Window(**fields) for fields in state["windows"]]
+        self._rivals = []
+        for rival in state["rivals"]:
+            held = _belief_of(rival)
+            factor, age = float(rival["log_bayes_factor"]), int(rival["age"])
+            self._rivals.append(_Rival(held.log_mean, held.log_cov, factor, age))
+        self._noise_count = np.asarray(state["noise_count"], np.float64).reshape(2)
+        self._noise_sum = np.asarray(state["noise_sum"], np.float64).reshape(2)
+        self.n_window, self.n_drift = int(state["n_window"]), int(state["n_drift"])
+
     def to_json(self) -> str:
         """State of the tuner as JSON in SI units.
 
@@ -245,13 +291,48 @@ class Tuner:
             "settings": asdict(self.settings),
             "n_window": self.n_window,
             "n_drift": self.n_drift,
-            "log_mean": self._mean.tolist(),
-            "log_cov": self._cov.tolist(),
-            "rival_log_bayes_factor": self._rival_evidence.tolist(),
+            "belief": {"log_mean": self._mean.tolist(), "log_cov": self._cov.tolist()},
+            "anchor": {
+                "log_mean": self._anchor_mean.tolist(),
+                "log_cov": self._anchor_cov.tolist(),
+            },
+            "windows": [_window_state(window) for window in self._windows],
+            "rivals": [rival.state() for rival in self._rivals],
             "noise_count": self._noise_count.tolist(),
             "noise_sum": self._noise_sum.tolist(),
         }
-        return json.dumps(state, indent=2)
+        return json.dumps(state, indent=2, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """Belief in a jump some windows ago."""
+
+    mean: Floats
+    cov: Floats
+    log_bayes_factor: float
+    age: int
+
+    def state(self) -> dict[str, Any]:
+        evidence = {"log_bayes_factor": self.log_bayes_factor, "age": self.age}
+        return {**_belief_state(self.mean, self.cov), **evidence}
+
+
+def _belief_state(mean: Floats, cov: Floats) -> dict[str, Any]:
+    return {"log_mean": mean.tolist(), "log_cov": cov.tolist()}
+
+
+def _window_state(window: Window) -> dict[str, Any]:
+    fields = asdict(window)
+    # JSON has neither NaN nor infinity: what is not measured is left out
+    return {k: v for k, v in fields.items() if isinstance(v, str) or math.isfinite(v)}
+
+
+def _belief_of(state: dict[str, Any]) -> NumbersPrior:
+    return NumbersPrior(
+        log_mean=np.asarray(state["log_mean"], np.float64),
+        log_cov=np.asarray(state["log_cov"], np.float64),
+    )
 
 
 def restore_tuner(text: str, where: str = "tuner state") -> Tuner:
@@ -281,21 +362,11 @@ def restore_tuner(text: str, where: str = "tuner state") -> Tuner:
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise InputError(f"{where} is not a saved tuner ({SCHEMA})")
     try:
-        mean = np.asarray(state["log_mean"], np.float64)
-        cov = np.asarray(state["log_cov"], np.float64)
-        prior = NumbersPrior(log_mean=mean[0], log_cov=cov[0])
         limits = ServerLimits(**state["limits"])
-        tuner = Tuner(prior, limits, TunerSettings(**state["settings"]))
-        tuner._mean, tuner._cov = mean, cov
-        tuner._rival_evidence = np.asarray(state["rival_log_bayes_factor"], np.float64)
-        tuner._noise_count = np.asarray(state["noise_count"], np.float64)
-        tuner._noise_sum = np.asarray(state["noise_sum"], np.float64)
-        tuner.n_window, tuner.n_drift = int(state["n_window"]), int(state["n_drift"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        tuner = Tuner(_belief_of(state["anchor"]), limits, TunerSettings(**state["settings"]))
+        tuner._take(state)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{where} is not a whole tuner state: {error}") from None
-    sizes = {tuner._mean.shape[0], tuner._cov.shape[0], tuner._rival_evidence.size + 1}
-    if len(sizes) != 1 or cov.shape[1:] != (3, 3) or tuner._noise_sum.shape != (2,):
-        raise InputError(f"{where} is not a whole tuner state: its parts do not fit together")
     return tuner
 
 
