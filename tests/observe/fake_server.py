@@ -196,8 +196,9 @@ class FakeServer:
         self, writer: asyncio.StreamWriter, path: str, fields: dict[str, str], body: dict[str, Any]
     ) -> None:
         law = self.behaviour
-        name = fields.get("x-request-id", "tailcast--1")
-        row = int(name.split("tailcast-")[1])
+        name = fields.get("x-request-id", "-")
+        last = name.rsplit("-", 1)[1]
+        row = int(last) if last.isdigit() else -1
         words = set(body) | set(body.get("stream_options", {}))
         if isinstance(body.get("prompt"), list):
             words.add("token_prompt")

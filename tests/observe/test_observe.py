@@ -40,7 +40,9 @@ def test_the_servers_counts_and_words_are_kept() -> None:
     record = seen.records[2]
     assert (record.server_input_tokens, record.server_output_tokens) == (40, 6)
     assert (record.finish_reason, record.http_status) == ("length", 200)
-    assert (record.counted_by, record.request_id) == ("token_ids", "tailcast-2")
+    assert record.counted_by == "token_ids"
+    assert record.request_id.startswith("tailcast-")
+    assert record.request_id.endswith("-2")
     assert server.job(2).body["ignore_eos"]
     assert server.job(2).n_prompt == 40
 
@@ -243,10 +245,10 @@ def paced_server() -> Iterator[str]:
 
 def test_two_hundred_streams_lose_and_double_no_token(paced_server: str) -> None:
     requests = table(200, gap=0.005, inputs=30, outputs=60)
-    seen = observe(ObserveSettings(url=paced_server), requests)
+    seen = observe(ObserveSettings(url=paced_server, scrape_interval=0.3), requests)
     assert len(seen.records) == 200
     assert {record.status for record in seen.records} == {"ok"}
     assert {record.n_tokens for record in seen.records} == {60}
     assert all(math.isfinite(value) for value in (seen.lateness.send_p50, seen.lateness.read_p99))
     assert seen.lateness.send_p50 <= seen.lateness.send_p99 <= seen.lateness.send_max
-    assert max(page.values["running"] for page in seen.scrapes.pages) > 100
+    assert seen.scrapes.peaks()["running"] > 100

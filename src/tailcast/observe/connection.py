@@ -49,6 +49,8 @@ class Connection:
         )
         self.origin = time.monotonic()
         self.out_of_files = 0
+        self._run = f"{time.time_ns():x}"[-10:-2]  # request ids of two runs must differ
+        self._n_unrecorded = 0
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +183,7 @@ class Connection:
             for payload in events.feed(piece):
                 _count(record, answer, payload, now - self.origin)
 
-        name = f"tailcast-{record.row}"
+        name = self._name(record)
         try:
             await self._pool.call(
                 path, body, take, headers={"X-Request-Id": name}, watch=exchanges.append
@@ -199,6 +201,12 @@ class Connection:
         if record.http_status != 200:
             text = b"".join(refusal).decode(errors="replace")
             record.fail("error", redacted(_refusal(record.http_status, text), self._key))
+
+    def _name(self, record: RequestRecord) -> str:
+        if record.row >= 0:
+            return f"tailcast-{self._run}-{record.row}"
+        self._n_unrecorded += 1
+        return f"tailcast-{self._run}-u{self._n_unrecorded}"
 
     def _note(self, record: RequestRecord, answer: AnswerReader) -> None:
         record.finish_reason = answer.finish_reason

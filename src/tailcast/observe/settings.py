@@ -39,7 +39,8 @@ class ObserveSettings:
         Seconds after which the client gives a request up, counted from when it was due; inf for
         never. A request's own time-out applies too.
     stall_timeout : float
-        Seconds without a byte after which a request is given up.
+        Seconds without a byte, time in the server's queue included, after which a request is given
+        up.
     connect_timeout : float
         Seconds to open a connection.
     scrape_interval : float
@@ -53,9 +54,9 @@ class ObserveSettings:
     seed: int = 0
     warm_up: int = 0
     timeout: float = math.inf
-    stall_timeout: float = 120.0
+    stall_timeout: float = 300.0
     connect_timeout: float = 10.0
-    scrape_interval: float = 1.0
+    scrape_interval: float = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", base_url(self.url))
