@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,8 @@ class Behaviour:
         Whether /tokenize is there.
     old_names : bool
         Metrics named as before vLLM 0.9.2.
+    tls : ssl.SSLContext, optional
+        Certificate to serve https with.
     """
 
     per_step: float = 0.004
@@ -62,6 +65,7 @@ class Behaviour:
     identity: str = "vllm"
     tokenizer: bool = True
     old_names: bool = False
+    tls: ssl.SSLContext | None = None
 
 
 @dataclass
@@ -101,14 +105,17 @@ class FakeServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "https" if self.behaviour.tls else "http"
+        return f"{scheme}://127.0.0.1:{self.port}"
 
     def job(self, row: int) -> Job:
         """Last request that came for a row of the client's table."""
         return [job for job in self.jobs if job.row == row][-1]
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", port, backlog=1024, ssl=self.behaviour.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
@@ -155,7 +162,7 @@ class FakeServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.n_connections += 1
         self._writers.add(writer)
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
                 verb, path, _ = head[0].split()

@@ -1,6 +1,8 @@
 """What is recorded of a server whose step law is known."""
 
 import math
+import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -225,6 +227,31 @@ def test_settings_are_checked(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(UsageError, match=reason) as raised:
         ObserveSettings(**settings)  # type: ignore[arg-type]
     assert "secret" not in str(raised.value)
+
+
+def test_https_is_read_as_http_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl on the path to make a certificate with")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(certificate)),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with running(Behaviour(tls=tls)) as server:
+        settings = ObserveSettings(url=server.url)
+        with pytest.raises(ServerError, match="CERTIFICATE_VERIFY_FAILED"):
+            observe(settings, table(1))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        seen = observe(settings, table(8))
+    assert [(record.status, record.n_tokens) for record in seen.records] == [("ok", 6)] * 8
 
 
 @pytest.fixture

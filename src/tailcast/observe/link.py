@@ -119,7 +119,7 @@ class _Link(asyncio.BufferedProtocol):
     which costs five times the read itself.
     """
 
-    def __init__(self, buffer: bytearray, hasty: Callable[[], None]) -> None:
+    def __init__(self, buffer: memoryview, hasty: Callable[[], None]) -> None:
         self._buffer = buffer
         self._hasty = hasty
         self.transport: asyncio.Transport | None = None
@@ -129,7 +129,7 @@ class _Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -186,7 +186,7 @@ class LinkPool:
         self._connect_timeout = connect_timeout
         self._stall_timeout = stall_timeout
         self._idle: list[_Link] = []
-        self._buffer = bytearray(_READ_BYTES)
+        self._buffer = memoryview(bytearray(_READ_BYTES))  # TLS writes into slices of it
         self._reuses = True
 
     def close(self) -> None:
