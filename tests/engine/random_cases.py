@@ -51,6 +51,53 @@ def random_case(seed: int) -> Case:
     )
 
 
+def busy_hour(seed: int) -> Case:
+    """A case of realistic size: hundreds of requests, long answers, a full KV cache."""
+    rng = stream(seed, "busy hour")
+    n = 250
+    prompt = rng.integers(-1, 12, size=n)
+    lengths = rng.integers(64, 700, size=13)
+    inputs = np.where(prompt >= 0, lengths[prompt], rng.integers(20, 700, size=n))
+    table = request_table(
+        np.cumsum(rng.exponential(float(rng.choice([0.02, 0.05, 0.15])), size=n)),
+        inputs,
+        rng.geometric(1 / 120, size=n),
+        prefix_stream=np.zeros(n),
+        prefix_tokens=np.full(n, 20),
+        content_stream=prompt,
+        session_output=rng.random(n) < 0.3,
+        priority=rng.integers(0, 3, size=n),
+        timeout=np.where(rng.random(n) < 0.1, rng.exponential(4.0, size=n) + 0.1, np.inf),
+        group=np.arange(n) * 3 // n,
+    )
+    return Case(
+        seed=seed,
+        kind="busy hour",
+        exact=False,
+        requests=table,
+        limits=Limits(
+            max_num_seqs=int(rng.choice([16, 48, 256])),
+            max_num_batched_tokens=int(rng.choice([256, 2048])),
+            kv_blocks=int(rng.choice([200, 500, 4000])),
+            long_prefill_token_threshold=int(rng.choice([0, 128])),
+            priority=bool(rng.random() < 0.3),
+        ),
+        law=StepLaw.single(
+            per_step=6e-3,
+            per_prefill_token=2e-5,
+            per_prefill_pair=1e-9,
+            per_prefill_request=3e-4,
+            per_decode=4e-5,
+            per_context_token=3e-8,
+            ingest=4e-3,
+            finish=1e-3,
+            stream=1e-5,
+            schedule_lag=float(rng.choice(LAGS)),
+            token_table=np.minimum(np.arange(300), 128) * 1e-5,
+        ),
+    )
+
+
 def _law(rng: np.random.Generator, exact: bool) -> StepLaw:
     """Milliseconds a step, with some terms switched off; a coarse law knows whole ticks only."""
     coarse = exact and bool(rng.random() < 0.6)

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil, inf, isnan, nan
 
 from engine.reference_cache import Holding, KvCache
@@ -24,7 +25,7 @@ class Job:
     prefilling: bool = True
     generated: int = 0
     scheduled: float = nan
-    cached_tokens: int = -1
+    cached_tokens: int = 0
     preemptions: int = 0
     token_times: list[float] = field(default_factory=list)
     holding: Holding = field(init=False)
@@ -55,7 +56,7 @@ class Step:
     running: int
     waiting: int
 
-    @property
+    @cached_property
     def work(self) -> tuple[int, float, int, int, int]:
         """Prefill tokens, prefill pairs, chunks, decodes and their context."""
         chunks = [g for g in self.grants if g.prefill]
@@ -99,14 +100,14 @@ class Engine:
     def send(self, row: int, arrival: float) -> None:
         """A client sends a request, which the server may reject at once."""
         table, limits, job = self.requests, self.limits, self.jobs[row]
-        tokens = int(table.input_tokens[row] + table.output_tokens[row])
-        if (
-            tokens > limits.max_model_len
-            or ceil((tokens - 1) / limits.block_size) > limits.kv_blocks
-        ):
-            self.end_without_answer(job, "rejected")
+        if arrival >= limits.horizon:
             return
         job.arrival = arrival
+        tokens = int(table.input_tokens[row] + table.output_tokens[row])
+        too_long = tokens > limits.max_model_len
+        if too_long or ceil((tokens - 1) / limits.block_size) > limits.kv_blocks:
+            self.end_without_answer(job, "rejected")
+            return
         job.queue_time = arrival + self.seconds("ingest")
         job.leave = arrival + float(table.timeout[row])
         job.target = int(table.input_tokens[row])
@@ -222,7 +223,7 @@ class Engine:
             hits = self.cache.hits(job.row, job.target)
             job.computed = len(hits) * self.limits.block_size
             tokens = self.wanted(job)
-            if tokens > budget and not self.limits.chunked_prefill:
+            if job.target - job.computed > budget and not self.limits.chunked_prefill:
                 break
             tokens = min(tokens, budget)
             new_blocks = ceil((job.computed + tokens) / self.limits.block_size) - len(hits)
@@ -232,8 +233,7 @@ class Engine:
             self.running.append(job)
             self.cache.claim(job.holding, hits)
             self.cached_tokens += job.computed
-            if job.cached_tokens < 0:
-                job.cached_tokens = job.computed
+            job.cached_tokens += job.computed
             self.grant(job, tokens, grants)
             budget -= tokens
 

@@ -19,11 +19,16 @@ class Block:
 
 @dataclass
 class Holding:
-    """Blocks that one request holds, in the order of its tokens."""
+    """Blocks that one request holds, in the order of its tokens.
+
+    `spoilt` names the streams (prefix, content) of which it holds a copy that is garbage: later
+    blocks of that stream are garbage too. So whoever uses a cached block of a stream uses all
+    cached blocks before it, and the pool always evicts the last cached block of a stream first.
+    """
 
     row: int
     blocks: list[Block] = field(default_factory=list)
-    garbage_seen: bool = False
+    spoilt: set[str] = field(default_factory=set)
 
 
 class KvCache:
@@ -101,17 +106,20 @@ class KvCache:
         size = self.limits.block_size
         for index in range(before // size, after // size):
             key = self.key(holding.row, index) if self.limits.prefix_caching else None
-            if key is None or key in self.cached or holding.garbage_seen:
-                holding.garbage_seen = True
+            if key is None:
+                continue
+            if key in self.cached or key[0] in holding.spoilt:
+                holding.spoilt.add(key[0])
             else:
                 holding.blocks[index].key = key
                 self.cached[key] = holding.blocks[index]
 
     def release(self, holding: Holding) -> None:
-        """Give everything back, tail first, except what another request still uses."""
-        for block in reversed(holding.blocks):
+        """Give everything back that nobody else uses: garbage, then what is cached, tail first."""
+        tail_first = holding.blocks[::-1]
+        for block in sorted(tail_first, key=lambda block: block.key is not None):
             block.users -= 1
             if block.users == 0:
                 self.pool[id(block)] = block
         holding.blocks = []
-        holding.garbage_seen = False
+        holding.spoilt = set()

@@ -209,7 +209,7 @@ def test_a_preempted_request_finds_what_it_left_in_the_cache(run: RunEngine) -> 
     # tokens, so blocks 0 and 1 remain: 2 cached tokens, 3 recomputed; never all before t = 5.
     assert out.counters["cached_tokens"] == 2
     assert out.counters["prefill_tokens"] == 3 + 3 + 3
-    np.testing.assert_array_equal(out.cached_tokens, [0, 0])
+    np.testing.assert_array_equal(out.cached_tokens, [0, 2])
     np.testing.assert_array_equal(out.finish, [5, 8])
 
 
@@ -305,6 +305,15 @@ def test_clients_leave_the_queue_and_the_batch(run: RunEngine) -> None:
     assert out.status == ["timed_out", "timed_out", "finished", "timed_out"]
     assert out.scheduled[2] == 4
     assert out.finish[2] == 10
+
+
+@both_engines
+def test_a_client_behind_a_blocked_queue_leaves_too(run: RunEngine) -> None:
+    """Nobody gets in before the horizon; the third client leaves at 13.5 all the same."""
+    timeout = np.array([np.inf, np.inf, 3.5])
+    table = request_table(np.array([0.0, 1.5, 10.0]), 5, np.array([100, 3, 3]), timeout=timeout)
+    out = run(table, Limits(max_num_seqs=1, horizon=20), StepLaw.single(per_step=1.0))
+    assert out.status == ["unfinished", "unfinished", "timed_out"]
 
 
 @both_engines

@@ -65,7 +65,7 @@ class WatchedCache(KvCache):
             key = self.key(holding.row, index)
             if key in self.cached:
                 self.seen["computed a duplicate"] += 1
-            elif key is not None and holding.garbage_seen and self.limits.prefix_caching:
+            elif key is not None and key[0] in holding.spoilt and self.limits.prefix_caching:
                 self.seen["computed behind a duplicate"] += 1
         super().fill(holding, before, after)
 
