@@ -45,6 +45,8 @@ class Behaviour:
         Whether /tokenize is there.
     old_names : bool
         Metrics named as before vLLM 0.9.2.
+    dev_mode : bool
+        Whether /server_info is there.
     tls : ssl.SSLContext, optional
         Certificate to serve https with.
     """
@@ -65,6 +67,7 @@ class Behaviour:
     identity: str = "vllm"
     tokenizer: bool = True
     old_names: bool = False
+    dev_mode: bool = False
     tls: ssl.SSLContext | None = None
 
 
@@ -188,6 +191,9 @@ class FakeServer:
             return _plain(writer, 200, {"data": [{"id": "fake", "max_model_len": 4096}]})
         if path == "/version" and law.identity == "vllm":
             return _plain(writer, 200, {"version": "0.0.fake"})
+        if path.startswith("/server_info") and law.dev_mode:
+            config = {"scheduler_config": {"max_num_seqs": law.max_num_seqs}}
+            return _plain(writer, 200, {"vllm_config": config})
         if path == "/props" and law.identity == "llamacpp":
             props = {"build_info": "b1-fake", "total_slots": 8}
             return _plain(writer, 200, props)

@@ -130,6 +130,11 @@ def test_servers_are_recognised() -> None:
         assert seen.server.version == version
 
 
+def test_a_server_in_dev_mode_tells_its_limits() -> None:
+    seen, _ = observed(table(1), Behaviour(dev_mode=True, max_num_seqs=33))
+    assert seen.server.facts == {"max_num_seqs": 33}
+
+
 def test_shared_prefixes_hit_the_servers_cache() -> None:
     requests = table(6, gap=0.05, prefix_stream=[1] * 6, prefix_tokens=[32] * 6)
     seen, _ = observed(requests)

@@ -61,7 +61,9 @@ def test_a_run_is_recorded_whole(vllm_server: Server, tmp_path: Path) -> None:
     files = trace_files(tmp_path)
     assert [str(fault) for fault in trace_faults(files) if fault.severe] == []
     trace = read_trace(files.header, files.requests)
-    assert trace.header.server.max_model_len == 2048
+    told = trace.header.server
+    assert (told.max_model_len, told.max_num_seqs, told.max_num_batched_tokens) == (2048, 64, 512)
+    assert (told.tensor_parallel, told.dtype, told.chunked_prefill) == (1, "fp32", True)
     assert files.token_times is not None
     assert trace_summary(trace, read_token_times(files.token_times, trace)).n_counted == 40
     steps = _STEP.findall(vllm_server.log.read_text(errors="replace")[before:])

@@ -11,6 +11,7 @@ from tailcast.observe.connection import Connection
 from tailcast.observe.dialect import Dialect, Prompt, first_guess, request_body, without
 from tailcast.observe.prompts import WORDS, Vocabulary
 from tailcast.observe.record import RequestRecord
+from tailcast.observe.server_info import told_settings
 from tailcast.observe.settings import ObserveSettings, ServerError
 from tailcast.streams import stream
 
@@ -119,6 +120,7 @@ async def _identity(
     facts: dict[str, Any] = {}
     found = await connection.json("/version")
     if isinstance(found, dict) and "version" in found:
+        facts |= told_settings(await connection.json("/server_info?config_format=json"))
         name = "vllm" if settings.dialect == "auto" else settings.dialect
         return name, str(found["version"]), facts
     props = await connection.json("/props")
