@@ -141,6 +141,16 @@ def test_shared_prefixes_hit_the_servers_cache() -> None:
     assert [record.cached_tokens for record in seen.records] == [0, 32, 32, 32, 32, 32]
 
 
+def test_a_second_run_does_not_hit_the_prompts_of_the_first() -> None:
+    with running() as server:
+        settings = ObserveSettings(url=server.url)
+        for _ in range(2):
+            seen = observe(settings, table(3, inputs=64))
+            assert [record.cached_tokens for record in seen.records] == [0, 0, 0]
+        again = ObserveSettings(url=server.url, prompt_seed=seen.settings.prompt_seed)
+        assert all(r.cached_tokens > 0 for r in observe(again, table(3, inputs=64)).records)
+
+
 def test_sessions_repeat_their_history_and_hit_the_cache() -> None:
     spec = {
         "rate": 20,
@@ -225,7 +235,7 @@ def test_what_cannot_work_is_said_at_once() -> None:
         ({"url": "h", "endpoint": "chats"}, "did you mean 'chat'"),
         ({"url": "h", "dialect": "vlm"}, "did you mean 'vllm'"),
         ({"url": "h", "timeout": 0.0}, "timeout must be positive"),
-        ({"url": "h", "seed": -1}, "seed must not be negative"),
+        ({"url": "h", "prompt_seed": -1}, "prompt_seed must not be negative"),
     ],
 )
 def test_settings_are_checked(settings: dict[str, object], reason: str) -> None:

@@ -80,7 +80,7 @@ def test_a_closed_loop_and_a_shared_prefix(vllm_server: Server) -> None:
         prefix_tokens=np.full(24, 64),
     )
     requests = closed_loop(table, 6)
-    settings = ObserveSettings(url=vllm_server.url, seed=5, scrape_interval=0.2)
+    settings = ObserveSettings(url=vllm_server.url, scrape_interval=0.2)
     seen = observe(settings, requests)
     _all_ok(seen, requests)
     assert max(record.cached_tokens for record in seen.records) == 64
@@ -97,7 +97,7 @@ def test_sessions_find_their_history_in_the_cache(vllm_server: Server) -> None:
         "session": {"turns": 3, "think_time": "50ms"},
     }
     requests = materialise(workload_from_mapping(spec, "test"), 1)
-    seen = observe(ObserveSettings(url=vllm_server.url, seed=6), requests)
+    seen = observe(ObserveSettings(url=vllm_server.url), requests)
     _all_ok(seen, requests)
     for record in seen.records:
         assert record.server_input_tokens == requests.input_tokens[record.row]

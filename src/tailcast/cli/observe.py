@@ -76,7 +76,6 @@ def observe(
         llm=model,
         endpoint=endpoint,
         dialect=dialect,
-        seed=seed,
         warm_up=warmup,
         timeout=parse_duration(timeout) if timeout else math.inf,
     )
@@ -90,7 +89,7 @@ def observe(
     given = {key: value for key, value in load.items() if value is not None}
     known = _known(study, replay)
     requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
-    stopped = _recorded(settings, requests, known, folder)
+    stopped = _recorded(settings, requests, known, folder, None if replay else seed)
     show_trace(folder, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
     if stopped:
         raise typer.Exit(130)
@@ -101,6 +100,7 @@ def _recorded(
     requests: "RequestTable",
     known: "TraceServer | None",
     folder: Path,
+    seed: int | None,
 ) -> bool:
     """Run, write the trace, tell what went wrong; whether the run was stopped."""
     from tailcast.observe.run import observe as run_observe
@@ -111,7 +111,7 @@ def _recorded(
     _more_files()
     say(f"{len(requests)} requests to {settings.url}")
     seen = run_observe(settings, requests, progress=_progress)
-    save_observation(seen, folder, known)
+    save_observation(seen, folder, known, workload_seed=seed)
     late = seen.lateness
     say(
         f"client: sent {format_duration(late.send_p50)} late at the median, "

@@ -51,7 +51,10 @@ class Drive:
 
     def __post_init__(self) -> None:
         self._prompts = PromptMaker(
-            self.requests, self.server.vocabulary, self.settings.endpoint, self.settings.seed
+            self.requests,
+            self.server.vocabulary,
+            self.settings.endpoint,
+            self.settings.prompt_seed or 0,
         )
         for row, parent in enumerate(self.requests.parent.tolist()):
             if parent >= 0:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import secrets
 import signal
 import threading
 import time
@@ -52,7 +53,7 @@ class Observation:
     Parameters
     ----------
     settings : ObserveSettings
-        How it was observed.
+        How it was observed, with the names and seeds that were found or drawn.
     requests : RequestTable
         What was to be sent.
     server : Server
@@ -124,6 +125,8 @@ def observe(
     """
     if len(requests) == 0:
         raise InputError("no request to send")
+    if settings.prompt_seed is None:
+        settings = replace(settings, prompt_seed=secrets.randbits(32))
     return asyncio.run(_observe(settings, requests, progress))
 
 
@@ -232,7 +235,9 @@ def _check_lengths(requests: RequestTable, server: Server) -> None:
 async def _warm_up(connection: Connection, server: Server, settings: ObserveSettings) -> None:
     n_input, n_output = _WARM_UP_TOKENS
     table = request_table(np.zeros(max(settings.warm_up, 1)), n_input, n_output)
-    prompts = PromptMaker(table, server.vocabulary, settings.endpoint, settings.seed + 1)
+    prompts = PromptMaker(
+        table, server.vocabulary, settings.endpoint, (settings.prompt_seed or 0) + 1
+    )
     for row in range(settings.warm_up):
         body = request_body(
             server.dialect, settings.endpoint, server.llm, prompts.prompt(row), n_output

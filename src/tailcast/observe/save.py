@@ -59,7 +59,11 @@ def new_folder(path: Path) -> None:
 
 
 def save_observation(
-    observation: Observation, folder: Path, server: TraceServer | None = None
+    observation: Observation,
+    folder: Path,
+    server: TraceServer | None = None,
+    *,
+    workload_seed: int | None = None,
 ) -> Trace:
     """Write a run as TraceV2, with token times, client figures and the server's counters beside it.
 
@@ -71,13 +75,15 @@ def save_observation(
         Existing folder.
     server : TraceServer, optional
         What the user knows of the deployment; what the server tells itself wins.
+    workload_seed : int, optional
+        Seed that the requests were drawn with.
 
     Returns
     -------
     Trace
         As written: one row a request that was sent, sorted by when it was due.
     """
-    trace = observed_trace(observation, server)
+    trace = observed_trace(observation, server, workload_seed=workload_seed)
     write_trace(trace, folder / FILE_NAMES["header"], folder / FILE_NAMES["requests"])
     records = _in_order(observation.records)
     write_token_times(_token_times(records), trace, folder / FILE_NAMES["token_times"])
@@ -90,7 +96,12 @@ def save_observation(
     return trace
 
 
-def observed_trace(observation: Observation, server: TraceServer | None = None) -> Trace:
+def observed_trace(
+    observation: Observation,
+    server: TraceServer | None = None,
+    *,
+    workload_seed: int | None = None,
+) -> Trace:
     """Trace of a run; all its times are on one clock, seconds from the start of the run.
 
     Parameters
@@ -99,6 +110,8 @@ def observed_trace(observation: Observation, server: TraceServer | None = None) 
         What was seen.
     server : TraceServer, optional
         What the user knows of the deployment.
+    workload_seed : int, optional
+        Seed that the requests were drawn with.
 
     Returns
     -------
@@ -127,7 +140,7 @@ def observed_trace(observation: Observation, server: TraceServer | None = None) 
         observation.requests,
         first_token=first,
         finish=last,
-        header=_header(observation, server or TraceServer()),
+        header=_header(observation, server or TraceServer(), workload_seed),
         arrival=due,
         status=status,
         cached_tokens=cached,
@@ -166,14 +179,14 @@ def _token_times(records: Sequence[RequestRecord]) -> TokenTimes:
     )
 
 
-def _header(observation: Observation, known: TraceServer) -> TraceHeader:
-    settings, requests = observation.settings, observation.requests
+def _header(observation: Observation, known: TraceServer, workload_seed: int | None) -> TraceHeader:
+    requests = observation.requests
     accumulates = bool(np.any(requests.session_output & (requests.parent >= 0)))
     start = datetime.fromtimestamp(observation.start, UTC)
     return TraceHeader(
         mode="real",
         created_at=start.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        workload_seed=settings.seed,
+        workload_seed=workload_seed,
         session_context_growth="accumulate" if accumulates else "",
         server=_server(observation, known),
         other={
@@ -217,6 +230,7 @@ def _client(observation: Observation) -> dict[str, Any]:
         "endpoint": settings.endpoint,
         "dialect": server.dialect.name,
         "prompts": "token_ids" if server.vocabulary.exact else "text",
+        "prompt_seed": settings.prompt_seed,
         "exact_output": server.dialect.exact_output,
         "tokens_counted_by": ways,
         "cached_tokens_reported": any(r.cached_tokens >= 0 for r in observation.records),

@@ -31,8 +31,9 @@ class ObserveSettings:
         ``completions`` or ``chat``.
     dialect : str
         ``auto``, ``vllm``, ``llamacpp`` or ``plain``.
-    seed : int
-        Of the synthetic prompts.
+    prompt_seed : int, optional
+        Seed of the synthetic prompts. Fresh for every run where absent, since prompts that a server
+        has seen in an earlier run may still be in its prefix cache.
     warm_up : int
         Requests sent before the run, one at a time, that are not recorded.
     timeout : float
@@ -51,7 +52,7 @@ class ObserveSettings:
     llm: str | None = None
     endpoint: str = "completions"
     dialect: str = "auto"
-    seed: int = 0
+    prompt_seed: int | None = None
     warm_up: int = 0
     timeout: float = math.inf
     stall_timeout: float = 300.0
@@ -67,9 +68,10 @@ class ObserveSettings:
         for name in ("timeout", "stall_timeout", "connect_timeout", "scrape_interval"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, got {getattr(self, name)!r}")
-        for name in ("seed", "warm_up"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} must not be negative, got {getattr(self, name)!r}")
+        for name in ("prompt_seed", "warm_up"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name} must not be negative, got {value!r}")
 
 
 def base_url(text: str) -> str:
