@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from tailcast.architecture import (
@@ -66,6 +66,8 @@ class Llm:
     longest_context : int
         Tokens of the longest request that is served; a window at least as long hides nothing, so
         its layers count as full attention. 0 stands for `max_position`.
+    config : mapping of str to object
+        The configuration itself, for readers with rules of their own (BLIS); not compared.
     """
 
     name: str
@@ -95,12 +97,13 @@ class Llm:
     quantisation: Quantisation
     tower_parameters: int = 0
     longest_context: int = 0
+    config: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for column in fields(self):
+            value = getattr(self, column.name)
             if isinstance(value, int) and value < 0:
-                raise InputError(f"{self.name}: {field.name} must not be negative, got {value}")
+                raise InputError(f"{self.name}: {column.name} must not be negative, got {value}")
         for name in ("n_layers", "hidden", "vocab", "n_heads", "n_kv_heads", "head_dim"):
             if getattr(self, name) < 1:
                 raise InputError(f"{self.name}: {name} must be at least 1")
@@ -420,6 +423,7 @@ def llm_from_config(config: Mapping[str, object], name: str, *, where: str | Non
         max_position=fields_.count("max_position_embeddings", "n_positions", "max_seq_len"),
         quantisation=quantisation_from_config(fields_, dtype, n_layers),
         tower_parameters=_tower_parameters(outer),
+        config=config,
     )
 
 

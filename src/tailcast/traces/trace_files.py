@@ -41,8 +41,9 @@ def trace_files(path: Path) -> TraceFiles:
     Parameters
     ----------
     path : pathlib.Path
-        Folder as `observe` writes it, or a header or data file: then the other one has the same
-        name but for its ending (``run.yaml`` and ``run.csv``) or is the folder's only one.
+        Folder as `observe` writes it; or a header or data file, the other one having the same name
+        but for its ending (``run.yaml`` and ``run.csv``) or the usual one; or their common name
+        without ending.
 
     Returns
     -------
@@ -55,7 +56,10 @@ def trace_files(path: Path) -> TraceFiles:
         If they do not.
     """
     if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
+        headers = [path.with_name(path.name + ending) for ending in (".yaml", ".yml")]
+        path = next((header for header in headers if header.is_file()), path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder, nor {path.name}.yaml")
     if path.is_dir():
         return _in_folder(path)
     if path.suffix in {".yaml", ".yml"}:

@@ -73,7 +73,8 @@ def trace_requests(
     if len(rows) == 0:
         raise InputError("no request of the trace has an output, so none can be replayed")
     injection = trace.injection
-    injection = injection - injection.min() + trace["arrival_time"].min()
+    # One difference, so that it is exactly 0 where requests were sent on arrival.
+    injection = injection - (injection.min() - trace["arrival_time"].min())
     arrival = injection[rows]
     parent, think = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows))
     if sessions == "closed-loop":
@@ -82,7 +83,8 @@ def trace_requests(
         for row in np.flatnonzero(parent >= 0):  # parents come first, so this settles in one pass
             arrival[row] = arrival[parent[row]]
     prefix = _codes(trace["prefix_group"])
-    timeout = np.maximum(trace["deadline"] - trace["arrival_time"], _NO_PATIENCE)
+    patience = np.rint((trace["deadline"] - trace["arrival_time"]) * 1e6) / 1e6
+    timeout = np.maximum(patience, _NO_PATIENCE)
     content, spoken = _contents(trace)
     return RequestTable(
         arrival=arrival,
@@ -109,6 +111,7 @@ def run_trace(
     arrival: Floats | None = None,
     status: NDArray[np.str_] | None = None,
     cached_tokens: Ints | None = None,
+    request_id: NDArray[np.str_] | None = None,
 ) -> Trace:
     """Trace of a run, to be written or replayed.
 
@@ -126,6 +129,8 @@ def run_trace(
         ``ok``, ``error``, ``timeout`` or ``incomplete``; from `finish` where absent.
     cached_tokens : ndarray of int, shape (n_request,), optional
         Prompt tokens served from the prefix cache.
+    request_id : ndarray of str, shape (n_request,), optional
+        Names; ``request_<row>`` where absent.
 
     Returns
     -------
@@ -142,7 +147,9 @@ def run_trace(
             raise UsageError("a closed loop needs the times at which its requests were sent")
         arrival = requests.arrival
     done = np.isfinite(finish)
-    columns = blank_columns(len(requests)) | _request_columns(requests)
+    if request_id is None:
+        request_id = _labels("request_", np.arange(len(requests)))
+    columns = blank_columns(len(requests)) | _request_columns(requests, request_id)
     columns.update(
         {
             "model": np.full(len(requests), header.server.model or ""),
@@ -162,10 +169,9 @@ def run_trace(
     return Trace(header=header, columns={name: column[order] for name, column in columns.items()})
 
 
-def _request_columns(requests: RequestTable) -> dict[str, NDArray[Any]]:
+def _request_columns(requests: RequestTable, names: NDArray[np.str_]) -> dict[str, NDArray[Any]]:
     """Columns that do not depend on how the run went."""
     n = len(requests)
-    names = np.array([f"request_{i}" for i in range(n)])
     shared = requests.prefix_stream >= 0
     prefix_length = np.where(shared, requests.prefix_tokens, 0)
     own = requests.input_tokens - prefix_length

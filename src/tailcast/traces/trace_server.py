@@ -1,10 +1,23 @@
 """Between the server block of a trace and a deployment."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tailcast.catalog.accelerators import accelerator
 from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment, EngineSettings, engine_defaults
 from tailcast.errors import InputError
+from tailcast.llm import llm_from_config
 from tailcast.traces.trace_header import TraceHeader, TraceServer
+
+_FURTHER = (
+    "long_prefill_token_threshold",
+    "scheduler",
+    "async_scheduling",
+    "kv_cpu_offload",
+    "enforce_eager",
+)
+"""Engine settings that TraceV2 has no place for: kept among the header's other server keys."""
 
 
 def trace_deployment(header: TraceHeader) -> Deployment:
@@ -45,6 +58,7 @@ def trace_deployment(header: TraceHeader) -> Deployment:
         "gpu_memory_utilization": server.gpu_memory_utilization,
         "prefix_caching": server.prefix_caching,
         "chunked_prefill": server.chunked_prefill,
+        **{key: server.other.get(key) for key in _FURTHER},
     }
     settings = {key: getattr(defaults, key) for key in ("max_num_seqs", "max_num_batched_tokens")}
     settings.update({key: value for key, value in given.items() if value is not None})
@@ -56,6 +70,7 @@ def trace_deployment(header: TraceHeader) -> Deployment:
         engine=EngineSettings(**settings),
         weights=server.dtype,
         kv_blocks=server.kv_blocks,
+        kv_dtype=str(server.other.get("kv_dtype", "auto")),
     )
 
 
@@ -70,10 +85,14 @@ def server_of(deployment: Deployment) -> TraceServer:
     Returns
     -------
     TraceServer
-        `trace_deployment` gives the same deployment back, but for settings that TraceV2 has no
-        place for.
+        `trace_deployment` gives an equal deployment back for LLMs of the catalogue.
     """
-    engine = deployment.engine
+    engine, usual = deployment.engine, EngineSettings()
+    other: Mapping[str, Any] = {
+        key: getattr(engine, key) for key in _FURTHER if getattr(engine, key) != getattr(usual, key)
+    }
+    if deployment.kv_dtype != "auto":
+        other = {**other, "kv_dtype": deployment.kv_dtype}
     return TraceServer(
         type=engine.name,
         model=deployment.llm.name,
@@ -85,9 +104,19 @@ def server_of(deployment: Deployment) -> TraceServer:
         accelerator=deployment.accelerator.name,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         kv_blocks=deployment.kv_blocks,
-        dtype=deployment.weights,
+        dtype=_stated_weights(deployment),
         version=engine.version,
         data_parallel=deployment.data_parallel,
         prefix_caching=engine.prefix_caching,
         chunked_prefill=engine.chunked_prefill,
+        other=other,
     )
+
+
+def _stated_weights(deployment: Deployment) -> str | None:
+    """Format of the weights where the LLM's own configuration does not say it."""
+    llm = deployment.llm
+    if deployment.weights is not None or not llm.config:
+        return deployment.weights
+    published = llm_from_config(llm.config, llm.name).quantisation
+    return None if published == llm.quantisation else llm.quantisation.scheme

@@ -1,12 +1,11 @@
 """BLIS's coefficients by name; its own positional lists are accepted where people have them."""
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from tailcast.artifacts import artifact_folder
 from tailcast.errors import InputError, near_name
+from tailcast.latency_model import LatencyModel, load_latency_model
 
 BLIS_LATENCY_MODEL = "blis-trained-physics"
 """Shipped folder with BLIS's default trained-physics coefficients."""
@@ -128,24 +127,38 @@ def load_blis_coefficients(name: str = BLIS_LATENCY_MODEL) -> BlisCoefficients:
     InputError
         If the file is not a BLIS model or a coefficient is unknown, missing or impossible.
     """
-    path = artifact_folder("models", name) / "model.toml"
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as TOML: {error}") from error
-    mode = content.get("model", {}).get("mode")
-    if mode != "blis":
-        raise InputError(f"{path}: not a BLIS latency model (mode is {mode!r}, expected 'blis')")
+    return blis_coefficients(load_latency_model(name))
+
+
+def blis_coefficients(model: LatencyModel) -> BlisCoefficients:
+    """Coefficients of a latency model whose mode is ``blis``.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With fixed values in microseconds or without dimension.
+
+    Returns
+    -------
+    BlisCoefficients
+        The same numbers.
+
+    Raises
+    ------
+    InputError
+        If the model is not BLIS's, or a coefficient is unknown, missing or not fixed.
+    """
+    where = f"latency model {model.name!r}"
+    if model.mode != "blis":
+        raise InputError(f"{where} is not BLIS's (mode is {model.mode!r}, expected 'blis')")
     known = {field.name for field in fields(BlisCoefficients)}
-    values: dict[str, float] = {}
-    for key, entry in content.get("coefficients", {}).items():
-        if key not in known:
-            raise InputError(f"{path}: unknown coefficient {key!r}; {near_name(key, known)}")
-        value = entry.get("value") if isinstance(entry, dict) else None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{path}: coefficients.{key}.value must be a number, got {value!r}")
-        values[key] = float(value)
-    for key in (*_ALPHA_ORDER, *_BETA_ORDER[:_FEWEST_BETAS]):
-        if key not in values:
-            raise InputError(f"{path}: coefficients.{key} is missing")
-    return BlisCoefficients(**values)
+    for coefficient in model.coefficients:
+        if coefficient.name not in known:
+            hint = near_name(coefficient.name, known)
+            raise InputError(f"{where}: unknown coefficient {coefficient.name!r}; {hint}")
+        if not coefficient.fixed:
+            raise InputError(f"{where}: {coefficient.name} needs a value, BLIS has no priors")
+    for name in (*_ALPHA_ORDER, *_BETA_ORDER[:_FEWEST_BETAS]):
+        if name not in model.names:
+            raise InputError(f"{where}: coefficient {name!r} is missing")
+    return BlisCoefficients(**{c.name: c.centre for c in model.coefficients})
