@@ -4,7 +4,7 @@ import numpy as np
 
 from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._pool import blocks, claim, close, fill, old_garbage, release, settle, take
+from tailcast.engine._pool import blocks, claim, fill, old_garbage, release, settle, take
 from tailcast.engine._queue import drop_first, first_waiting, requeue
 from tailcast.engine._state import (
     DECODE,
@@ -15,55 +15,63 @@ from tailcast.engine._state import (
     OPEN,
     PREFILL,
     RUNNING,
-    Work,
+    fate_at,
+    item_at,
+    loose_at,
+    place_at,
+    real_at,
+    run_of,
+    slot_at,
+    stream_at,
+    whole_at,
 )
 
 
 @inlined
-def _add_chunk(w: Work, start: int, tokens: int) -> None:
+def _add_chunk(w: int, start: int, tokens: int) -> None:
     """Count a prefill chunk of `tokens` after `start` computed ones into the batch."""
-    run = w.run[0]
+    run = run_of(w)
     run.tokens += tokens
     run.pairs += tokens * (start + 0.5 * tokens)
     run.chunks += 1
 
 
 @compiled
-def unlink(w: Work, slot: int) -> None:
+def unlink(w: int, slot: int) -> None:
     """Take a slot out of the running list."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     if sl.prev == NONE:
         run.head = sl.next
     else:
-        w.slot[sl.prev].next = sl.next
+        slot_at(run.slots, sl.prev).next = sl.next
     if sl.next == NONE:
         run.tail = sl.prev
     else:
-        w.slot[sl.next].prev = sl.prev
+        slot_at(run.slots, sl.next).prev = sl.prev
     run.n_active -= 1
 
 
 @compiled
-def free_slot(w: Work, slot: int) -> None:
+def free_slot(w: int, slot: int) -> None:
     """Make a slot available again."""
-    run = w.run[0]
-    w.slot[slot].state = FREE
-    w.slots[run.n_spare] = slot
+    run = run_of(w)
+    slot_at(run.slots, slot).state = FREE
+    place_at(run.places, run.n_spare).spare = slot
     run.n_spare += 1
 
 
 @compiled
-def leave_batch(w: Work, slot: int, final: bool) -> None:
+def leave_batch(w: int, slot: int) -> None:
     """Stop a running request that has not finished: it leaves every list and frees its blocks."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     if sl.state == DECODE:
         context = run.step + sl.offset
         tokens = context + sl.granted
         run.n_decode -= 1
         run.context -= context
-        w.hist[sl.phase] -= 1
+        whole_at(run.phases, sl.phase).value -= 1
         _heap.drop_slot(w, slot)
         if sl.last >= 0.0:
             run.n_skipped -= 1
@@ -71,36 +79,37 @@ def leave_batch(w: Work, slot: int, final: bool) -> None:
         tokens = sl.progress + sl.granted
         kept = 0
         for i in range(run.n_pre):
-            if w.pre[i] != slot:
-                w.pre[kept] = w.pre[i]
+            if place_at(run.places, i).prefill != slot:
+                place_at(run.places, kept).prefill = place_at(run.places, i).prefill
                 kept += 1
         run.n_pre = kept
-    release(w, slot, tokens, final)
+    release(w, slot, np.int64(tokens))
     unlink(w, slot)
     free_slot(w, slot)
 
 
 @compiled
-def end_span(w: Work, slot: int) -> None:
+def end_span(w: int, slot: int) -> None:
     """Close the stretch of step runs whose gaps are the request's own."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     if run.n_run > sl.gap_from:
-        span = w.span[run.n_span]
+        span = loose_at(run.looses, run.n_loose)
         span.row = sl.row
+        span.gap = -1.0
         span.gap_from = sl.gap_from
         span.gap_to = run.n_run
-        run.n_span += 1
+        run.n_loose += 1
 
 
 @compiled
-def _preempt(w: Work, slot: int) -> None:
-    run = w.run[0]
-    sl = w.slot[slot]
+def _preempt(w: int, slot: int) -> None:
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     row = sl.row
-    fa = w.fate[row]
+    fa = fate_at(run.fates, row)
     if sl.state == DECODE:
-        fa.generated = w.item[row].output - ((sl.key >> 32) - run.step)
+        fa.generated = item_at(run.items, row).output - ((sl.key >> 32) - run.step)
         if sl.last >= 0.0:
             fa.last = sl.last
         else:
@@ -109,55 +118,55 @@ def _preempt(w: Work, slot: int) -> None:
     fa.preempted += 1
     run.preemptions += 1
     run.preempted = 1
-    leave_batch(w, slot, False)
+    leave_batch(w, slot)
     requeue(w, row)
 
 
 @compiled
-def _victim(w: Work) -> int:
+def _victim(w: int) -> int:
     """Who is preempted: the last of the running list, or the least urgent."""
-    run = w.run[0]
+    run = run_of(w)
     worst = run.tail
     if run.priority:
-        slot = w.slot[worst].prev
+        slot = slot_at(run.slots, worst).prev
         while slot != NONE:
-            a = w.slot[slot].row
-            b = w.slot[worst].row
-            if w.priority[a] != w.priority[b]:
-                later = w.priority[a] > w.priority[b]
-            elif w.fate[a].arrival != w.fate[b].arrival:
-                later = w.fate[a].arrival > w.fate[b].arrival
+            a = slot_at(run.slots, slot).row
+            b = slot_at(run.slots, worst).row
+            if whole_at(run.priorities, a).value != whole_at(run.priorities, b).value:
+                later = whole_at(run.priorities, a).value > whole_at(run.priorities, b).value
+            elif fate_at(run.fates, a).arrival != fate_at(run.fates, b).arrival:
+                later = fate_at(run.fates, a).arrival > fate_at(run.fates, b).arrival
             else:
                 later = a > b
             if later:
                 worst = slot
-            slot = w.slot[slot].prev
+            slot = slot_at(run.slots, slot).prev
     return int(worst)
 
 
 @inlined
-def _wanted(w: Work, slot: int, budget: int) -> int:
+def _wanted(w: int, slot: int, budget: int) -> int:
     """Tokens that a running prefill computes if it may have `budget`."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     tokens = sl.target - sl.progress
     if run.threshold > 0:
         tokens = min(tokens, run.threshold)
     return int(min(tokens, budget))
 
 
-@inlined
-def _everyone(w: Work) -> int:
+@compiled
+def _everyone(w: int) -> int:
     """Phase 1 when all running requests get what they want; budget left, or -1 if they cannot."""
-    run = w.run[0]
+    run = run_of(w)
     budget = run.max_tokens - run.n_decode
-    need = w.hist[run.phase]
+    need = whole_at(run.phases, run.phase).value
     if budget < 0 or run.n_skipped > 0 or run.contested:
         return -1
     for i in range(run.n_pre):
-        slot = w.pre[i]
-        sl = w.slot[slot]
-        tokens = _wanted(w, slot, 1 << 31)
+        slot = place_at(run.places, i).prefill
+        sl = slot_at(run.slots, slot)
+        tokens = _wanted(w, slot, run.max_tokens + run.block + (1 << 31))
         if tokens > budget:
             if run.n_pre > 1 or run.tail != slot:
                 return -1
@@ -171,25 +180,25 @@ def _everyone(w: Work) -> int:
     run.decodes = run.n_decode
     run.decode_context = run.context
     for i in range(run.n_pre):
-        sl = w.slot[w.pre[i]]
+        sl = slot_at(run.slots, place_at(run.places, i).prefill)
         if sl.granted > 0:
             _add_chunk(w, sl.progress, sl.granted)
             if sl.sp != NONE or sl.sc != NONE:
-                fill(w, w.pre[i], sl.progress + sl.granted)
+                fill(w, place_at(run.places, i).prefill, sl.progress + sl.granted)
     return int(budget)
 
 
 @compiled
-def _skip(w: Work, slot: int) -> None:
+def _skip(w: int, slot: int) -> None:
     """A decode gets no token in this step: everything about it comes one step later."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     sl.offset -= 1
     sl.key += 1 << 32
     _heap.sink_slot(w, sl.heap, slot)
-    w.hist[sl.phase] -= 1
+    whole_at(run.phases, sl.phase).value -= 1
     sl.phase = sl.phase + 1 if sl.phase + 1 < run.block else 0
-    w.hist[sl.phase] += 1
+    whole_at(run.phases, sl.phase).value += 1
     if sl.last < 0.0:
         end_span(w, slot)
         sl.last = run.now
@@ -197,13 +206,13 @@ def _skip(w: Work, slot: int) -> None:
 
 
 @compiled
-def _grant_in_order(w: Work) -> int:
+def _grant_in_order(w: int) -> int:
     """Phase 1 in full: budget and blocks run out, requests are preempted; budget left."""
-    run = w.run[0]
+    run = run_of(w)
     budget = run.max_tokens
     slot = run.head
     while slot != NONE and budget > 0:
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         if sl.state == PREFILL:
             have = sl.progress
             tokens = _wanted(w, slot, budget)
@@ -215,7 +224,7 @@ def _grant_in_order(w: Work) -> int:
         while need > run.free and alive:
             victim = _victim(w)
             alive = victim != slot
-            budget += w.slot[victim].granted
+            budget += slot_at(run.slots, victim).granted
             _preempt(w, victim)
         if not alive:
             break
@@ -229,11 +238,11 @@ def _grant_in_order(w: Work) -> int:
 
 
 @compiled
-def _settle_all(w: Work) -> None:
-    run = w.run[0]
+def _settle_all(w: int) -> None:
+    run = run_of(w)
     slot = run.head
     while slot != NONE:
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         if sl.state == PREFILL:
             sl.granted = 0
         elif sl.session and sl.open_c:
@@ -242,19 +251,20 @@ def _settle_all(w: Work) -> None:
 
 
 @compiled
-def _is_contested(w: Work, slot: int) -> bool:
+def _is_contested(w: int, slot: int) -> bool:
     """Whether it matters in which order this request and others fill blocks."""
-    sl = w.slot[slot]
-    if not sl.open_c or sl.sc == NONE or w.item[sl.row].content == NONE:
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
+    if not sl.open_c or sl.sc == NONE or item_at(run.items, sl.row).content == NONE:
         return False
-    st = w.stream[sl.sc]
+    st = stream_at(run.streams, sl.sc)
     return bool(st.n_open > 1 or (sl.state == DECODE and sl.ext_c < st.cached))
 
 
 @compiled
-def _in_order(w: Work) -> int:
+def _in_order(w: int) -> int:
     """Phase 1, one request after the other; budget left."""
-    run = w.run[0]
+    run = run_of(w)
     _settle_all(w)
     budget = _grant_in_order(w)
     run.decodes = 0
@@ -262,7 +272,7 @@ def _in_order(w: Work) -> int:
     run.contested = 0
     slot = run.head
     while slot != NONE:
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         if sl.granted > 0:
             if sl.state == PREFILL:
                 _add_chunk(w, sl.progress, sl.granted)
@@ -276,7 +286,7 @@ def _in_order(w: Work) -> int:
     granted = run.decodes + run.chunks > 0
     slot = run.head
     while slot != NONE:
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         if sl.state == DECODE:
             if sl.granted == 0 and granted:
                 _skip(w, slot)
@@ -286,45 +296,47 @@ def _in_order(w: Work) -> int:
     return budget
 
 
-@inlined
-def _hit_blocks(w: Work, row: int, target: int) -> int:
+@compiled
+def _hit_blocks(w: int, row: int, target: int) -> int:
     """Leading blocks of a waiting request that are cached."""
-    run = w.run[0]
-    it = w.item[row]
+    run = run_of(w)
+    it = item_at(run.items, row)
     hit = 0
     if it.prefix != NONE:
-        hit = min(w.stream[it.prefix].cached, it.base)
-    content = it.content
+        hit = min(stream_at(run.streams, it.prefix).cached, it.base)
+    content = np.int64(it.content)
     if content == NONE:
-        content = w.fate[row].own
+        content = fate_at(run.fates, row).own
     if content != NONE and hit == it.base:
         settle(w, content)
-        hit = max(hit, min(w.stream[content].cached, it.keyed))
+        hit = max(hit, min(stream_at(run.streams, content).cached, it.keyed))
     return int(min(hit, (target - 1) // run.block))
 
 
-@inlined
-def _free_hits(w: Work, row: int, hit: int) -> int:
+@compiled
+def _free_hits(w: int, row: int, hit: int) -> int:
     """How many of the hit blocks stand in the free pool."""
-    it = w.item[row]
+    run = run_of(w)
+    it = item_at(run.items, row)
     free = 0
     if it.prefix != NONE:
-        free += max(0, min(hit, it.base) - w.stream[it.prefix].used)
-    content = it.content
+        free += max(0, min(hit, it.base) - stream_at(run.streams, it.prefix).used)
+    content = np.int64(it.content)
     if content == NONE:
-        content = w.fate[row].own
+        content = fate_at(run.fates, row).own
     if content != NONE:
-        free += max(0, hit - w.stream[content].used)
+        free += max(0, hit - stream_at(run.streams, content).used)
     return int(free)
 
 
 @compiled
-def _join_streams(w: Work, slot: int, hit: int) -> None:
+def _join_streams(w: int, slot: int, hit: int) -> None:
     """Hold the blocks that were hit."""
-    sl = w.slot[slot]
-    it = w.item[sl.row]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
+    it = item_at(run.items, sl.row)
     sl.sp = it.prefix
-    sl.sc = it.content if it.content != NONE else w.fate[sl.row].own
+    sl.sc = it.content if it.content != NONE else fate_at(run.fates, sl.row).own
     sl.ext_p = 0
     sl.ext_c = it.base
     sl.open_c = 1
@@ -335,7 +347,7 @@ def _join_streams(w: Work, slot: int, hit: int) -> None:
         sl.ext_p = min(hit, it.base)
         claim(w, sl.sp, sl.ext_p)
     if sl.sc != NONE:
-        st = w.stream[sl.sc]
+        st = stream_at(run.streams, sl.sc)
         sl.ext_c = max(hit, it.base)
         claim(w, sl.sc, sl.ext_c)
         st.n_open += 1
@@ -345,16 +357,16 @@ def _join_streams(w: Work, slot: int, hit: int) -> None:
 
 
 @compiled
-def _new_slot(w: Work, row: int) -> int:
+def _new_slot(w: int, row: int) -> int:
     """Append a request to the running list."""
-    run = w.run[0]
+    run = run_of(w)
     if run.n_spare > 0:
         run.n_spare -= 1
-        slot = w.slots[run.n_spare]
+        slot = place_at(run.places, run.n_spare).spare
     else:
         slot = run.n_slot
         run.n_slot += 1
-    sl = w.slot[slot]
+    sl = slot_at(run.slots, slot)
     sl.row = row
     sl.state = PREFILL
     sl.seq = run.seq
@@ -371,39 +383,39 @@ def _new_slot(w: Work, row: int) -> int:
     if run.tail == NONE:
         run.head = slot
     else:
-        w.slot[run.tail].next = slot
+        slot_at(run.slots, run.tail).next = slot
     run.tail = slot
     run.n_active += 1
-    w.pre[run.n_pre] = slot
+    place_at(run.places, run.n_pre).prefill = slot
     run.n_pre += 1
     return int(slot)
 
 
-@inlined
-def _watch_running(w: Work, row: int) -> None:
+@compiled
+def _watch_running(w: int, row: int) -> None:
     """Start the timer of a running request, unless it already runs."""
-    run = w.run[0]
-    fa = w.fate[row]
-    leave = fa.arrival + w.timeout[row]
+    run = run_of(w)
+    fa = fate_at(run.fates, row)
+    leave = fa.arrival + real_at(run.timeouts, row).value
     if leave < np.inf and not fa.timed & 2:
         fa.timed |= 2
-        _heap.push(w.busy_key, w.busy_row, run.n_run_timer, leave, row)
+        _heap.push(run.leave_heap, run.n_run_timer, leave, row)
         run.n_run_timer += 1
 
 
-@inlined
-def _admit(w: Work, row: int, hit: int, tokens: int, need: int) -> None:
-    run = w.run[0]
-    fa = w.fate[row]
+@compiled
+def _admit(w: int, row: int, hit: int, tokens: int, need: int) -> None:
+    run = run_of(w)
+    fa = fate_at(run.fates, row)
     drop_first(w)
     slot = _new_slot(w, row)
-    sl = w.slot[slot]
+    sl = slot_at(run.slots, slot)
     fa.state = RUNNING
     if fa.scheduled < 0.0:
         fa.scheduled = run.now
     if run.timed:
         _watch_running(w, row)
-    sl.target = w.item[row].input + fa.generated
+    sl.target = item_at(run.items, row).input + fa.generated
     sl.progress = hit * run.block
     sl.granted = tokens
     fa.cached += sl.progress
@@ -418,16 +430,16 @@ def _admit(w: Work, row: int, hit: int, tokens: int, need: int) -> None:
     _add_chunk(w, sl.progress, tokens)
 
 
-@inlined
-def _admissions(w: Work, budget: int) -> None:
+@compiled
+def _admissions(w: int, budget: int) -> None:
     """Phase 2: admit from the head of the queue until something runs out."""
-    run = w.run[0]
+    run = run_of(w)
     while run.n_waiting > 0:
         if budget <= 0 or run.n_active + run.n_pending >= run.max_seqs:
             run.blocked = FULL
             return
         row = first_waiting(w)
-        target = w.item[row].input + w.fate[row].generated
+        target = item_at(run.items, row).input + fate_at(run.fates, row).generated
         hit = _hit_blocks(w, row, target) if run.caching else 0
         start = hit * run.block
         tokens = target - start
@@ -445,10 +457,10 @@ def _admissions(w: Work, budget: int) -> None:
         budget -= tokens
 
 
-@inlined
-def form(w: Work) -> bool:
+@compiled
+def form(w: int) -> bool:
     """Form the batch of the step that starts now; whether there is any."""
-    run = w.run[0]
+    run = run_of(w)
     run.tokens = 0
     run.pairs = 0.0
     run.chunks = 0

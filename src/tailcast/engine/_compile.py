@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
 from numba.core.caching import FunctionCache
+from numba.extending import intrinsic
 
 _PLAIN: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
@@ -48,3 +52,36 @@ def entry[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     dispatcher = numba.njit(_nrt=False, **_PLAIN)(function)
     dispatcher._cache = _SourceCache(function)
     return cast(Callable[P, R], dispatcher)
+
+
+def record_at(layout: "np.dtype[Any]") -> Callable[[int, int], Any]:
+    """Accessor for kernel code: the i-th record with this layout of the array at an address."""
+    record = numba.from_dtype(layout)
+    size = layout.itemsize
+
+    def at(_typing: Any, address: Any, index: Any) -> Any:
+        """Type of the record, and code that computes its place."""
+
+        def place(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            start, i = arguments
+            offset = builder.mul(i, ir.Constant(ir.IntType(64), size))
+            return builder.inttoptr(builder.add(start, offset), context.get_value_type(record))
+
+        return record(types.int64, types.int64), place
+
+    return cast(Callable[[int, int], Any], intrinsic(at))
+
+
+def record_of(layout: "np.dtype[Any]") -> Callable[[int], Any]:
+    """Accessor for kernel code: the record with this layout at an address."""
+    record = numba.from_dtype(layout)
+
+    def of(_typing: Any, address: Any) -> Any:
+        """Type of the record, and code that makes the address a pointer."""
+
+        def place(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(record))
+
+        return record(types.int64), place
+
+    return cast(Callable[[int], Any], intrinsic(of))

@@ -1,46 +1,25 @@
 """Exact order statistics of the multiset of token gaps that step runs stand for.
 
-Run i stands for the gaps ``first + slope * j``, j below its count, each ``weights[i]`` times; some
-gaps stand apart in `extra`. Nothing is expanded but what falls into the bin that holds a quantile.
+Step run i stands for the gaps ``first + slope * j``, j below its count, each ``weights[i]`` times;
+some gaps stand apart in `extras`. Nothing is expanded but the bin that holds a quantile.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._order import N_BIN, N_BIT, interpolated, key_of, shift_for, value_of
-
-
-class Gaps(NamedTuple):
-    """Token gaps of one group, and the memory that finding their quantiles takes.
-
-    `steps` are records of step runs, `weights` (n_run + 1,) counts; `extra` (n_extra,) are gaps in
-    seconds. `histogram` and `finer` have N_BIN counts, `keys` and `counts` hold the distinct gaps
-    of one bin. `place` holds integers: runs, extra gaps, least bit pattern, shift, bin, gaps below
-    the bin, gaps below the gathered bin, gaps in it, distinct ones.
-    """
-
-    steps: Any
-    weights: Any
-    extra: Any
-    histogram: Any
-    finer: Any
-    keys: Any
-    counts: Any
-    place: Any
-
-
-N_RUN, N_EXTRA, ORIGIN, SHIFT, BIN, BELOW, FROM, WITHIN, DISTINCT = range(9)
+from tailcast.engine._order import N_BIN, N_BIT, clear, interpolated, key_of, shift_for, value_of
+from tailcast.engine._state import ask_of, real_at, run_of, step_run_at, whole_at
 
 
 @inlined
 def _reach(first: float, slope: float, count: int, value: float) -> int:
-    """How many gaps of a run are below `value`."""
+    """How many gaps of a step run are below `value`."""
     if first >= value:
         return 0
     if first + slope * (count - 1) < value:
         return count
-    j = int(math.ceil((value - first) / slope))
+    j = math.ceil((value - first) / slope)
     while j > 0 and first + slope * (j - 1) >= value:
         j -= 1
     while first + slope * j < value:
@@ -49,203 +28,215 @@ def _reach(first: float, slope: float, count: int, value: float) -> int:
 
 
 @compiled
-def _count_run(
-    first: float, slope: float, count: int, weight: int, origin: int, shift: int, histogram: Any
-) -> None:
-    """Add a run's gaps to the bins from `origin` on; those outside are left out."""
-    low = key_of(first)
-    high = key_of(first + slope * (count - 1))
+def _count_run(s: Any, weight: int, origin: int, shift: int, histogram: int) -> None:
+    """Add a step run's gaps to the bins from `origin` on; those outside are left out."""
+    low = key_of(s.first)
+    high = key_of(s.first + s.slope * (s.count - 1))
     if high < origin or (low - origin) >> shift >= N_BIN:
         return
     b0 = max(low - origin, 0) >> shift
     top = (high - origin) >> shift
-    b1 = min(top, N_BIN - 1)
     if b0 == top and low >= origin:
-        histogram[b0] += weight * count
+        whole_at(histogram, b0).value += weight * s.count
         return
-    done = _reach(first, slope, count, value_of(origin)) if low < origin else 0
-    for b in range(b0, b1 + 1):
-        below = _reach(first, slope, count, value_of(origin + ((b + 1) << shift)))
-        histogram[b] += weight * (below - done)
+    done = _reach(s.first, s.slope, s.count, value_of(origin)) if low < origin else 0
+    for b in range(b0, min(top, N_BIN - 1) + 1):
+        edge = value_of(origin + ((b + 1) << shift))
+        below = _reach(s.first, s.slope, s.count, edge)
+        whole_at(histogram, b).value += weight * (below - done)
         done = below
 
 
 @compiled
-def _count_gaps(g: Gaps, origin: int, shift: int, histogram: Any) -> None:
+def _count_gaps(w: int, a: int, origin: int, shift: int, histogram: int) -> None:
     """Count all gaps whose bit pattern lies in the bins from `origin` on."""
-    histogram[:N_BIN] = 0
-    for i in range(g.place[N_RUN]):
-        weight = g.weights[i]
+    run = run_of(w)
+    ask = ask_of(a)
+    clear(histogram)
+    for i in range(run.n_run):
+        weight = whole_at(ask.weights, i).value
         if weight > 0:
-            s = g.steps[i]
-            _count_run(s.first, s.slope, s.count, weight, origin, shift, histogram)
-    for i in range(g.place[N_EXTRA]):
-        b = (key_of(g.extra[i]) - origin) >> shift
+            _count_run(step_run_at(run.step_runs, i), weight, origin, shift, histogram)
+    for i in range(ask.n_extra):
+        b = (key_of(real_at(ask.extras, i).value) - origin) >> shift
         if 0 <= b < N_BIN:
-            histogram[b] += 1
+            whole_at(histogram, b).value += 1
 
 
 @compiled
-def _sort_pairs(keys: Any, weights: Any, n: int) -> None:
-    """Shell sort by key."""
+def _sort_distinct(a: int, n: int) -> None:
+    """Shell sort of the gathered gaps."""
+    ask = ask_of(a)
     gap = 1
     while gap < n // 3:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(gap, n):
-            key = keys[i]
-            weight = weights[i]
+            key = whole_at(ask.keys, i).value
+            count = whole_at(ask.counts, i).value
             j = i
-            while j >= gap and keys[j - gap] > key:
-                keys[j] = keys[j - gap]
-                weights[j] = weights[j - gap]
+            while j >= gap and whole_at(ask.keys, j - gap).value > key:
+                whole_at(ask.keys, j).value = whole_at(ask.keys, j - gap).value
+                whole_at(ask.counts, j).value = whole_at(ask.counts, j - gap).value
                 j -= gap
-            keys[j] = key
-            weights[j] = weight
+            whole_at(ask.keys, j).value = key
+            whole_at(ask.counts, j).value = count
         gap //= 3
 
 
+@inlined
+def _keep(a: int, n: int, gap: float, count: int) -> int:
+    ask = ask_of(a)
+    whole_at(ask.keys, n).value = key_of(gap)
+    whole_at(ask.counts, n).value = count
+    return n + 1
+
+
 @compiled
-def _gather_run(g: Gaps, i: int, low: float, end: float, n: int) -> int:
-    """Add run i's gaps from `low` to below `end` to the `n` gathered; -1 if they do not fit."""
-    s = g.steps[i]
+def _gather_run(s: Any, weight: int, a: int, low: float, end: float, n: int) -> int:
+    """Add a step run's gaps in low..end to the `n` gathered; -1 if they do not fit."""
+    ask = ask_of(a)
     if s.first >= end or s.first + s.slope * (s.count - 1) < low:
         return n
     start = _reach(s.first, s.slope, s.count, low)
     stop = _reach(s.first, s.slope, s.count, end)
     if s.slope == 0.0:
-        if n == len(g.keys):
-            return -1
-        g.keys[n] = key_of(s.first)
-        g.counts[n] = g.weights[i] * (stop - start)
-        return n + 1
-    if n + stop - start > len(g.keys):
+        return _keep(a, n, s.first, weight * (stop - start)) if n < ask.n_distinct else -1
+    if n + stop - start > ask.n_distinct:
         return -1
     for j in range(start, stop):
-        g.keys[n] = key_of(s.first + s.slope * j)
-        g.counts[n] = g.weights[i]
-        n += 1
+        n = _keep(a, n, s.first + s.slope * j, weight)
     return n
 
 
 @compiled
-def _gather(g: Gaps, origin: int, shift: int) -> int:
+def _gather(w: int, a: int, origin: int, shift: int) -> int:
     """Distinct gaps with bit patterns in one bin, sorted; -1 when they do not fit."""
+    run = run_of(w)
+    ask = ask_of(a)
     n = 0
     low = value_of(origin)
     end = value_of(origin + (1 << shift))
-    for i in range(g.place[N_RUN]):
-        if g.weights[i] > 0:
-            n = _gather_run(g, i, low, end, n)
+    for i in range(run.n_run):
+        weight = whole_at(ask.weights, i).value
+        if weight > 0:
+            n = _gather_run(step_run_at(run.step_runs, i), weight, a, low, end, n)
             if n < 0:
                 return -1
-    for i in range(g.place[N_EXTRA]):
-        if low <= g.extra[i] < end:
-            if n == len(g.keys):
+    for i in range(ask.n_extra):
+        gap = real_at(ask.extras, i).value
+        if low <= gap < end:
+            if n == ask.n_distinct:
                 return -1
-            g.keys[n] = key_of(g.extra[i])
-            g.counts[n] = 1
-            n += 1
-    _sort_pairs(g.keys, g.counts, n)
+            n = _keep(a, n, gap, 1)
+    _sort_distinct(a, n)
     return n
 
 
 @compiled
-def _zoom(g: Gaps, rank: int) -> None:
+def _zoom(w: int, a: int, rank: int) -> None:
     """Gather the bin that holds the gap of this rank, a finer one if it holds too many."""
-    place = g.place
-    while place[BELOW] + g.histogram[place[BIN]] <= rank:
-        place[BELOW] += g.histogram[place[BIN]]
-        place[BIN] += 1
-    shift = place[SHIFT]
-    origin = place[ORIGIN] + (place[BIN] << shift)
-    below = place[BELOW]
-    within = g.histogram[place[BIN]]
-    n = _gather(g, origin, shift)
+    ask = ask_of(a)
+    while ask.below + whole_at(ask.histogram, ask.bin).value <= rank:
+        ask.below += whole_at(ask.histogram, ask.bin).value
+        ask.bin += 1
+    shift = ask.shift
+    origin = ask.origin + (ask.bin << shift)
+    below = ask.below
+    within = whole_at(ask.histogram, ask.bin).value
+    n = _gather(w, a, origin, shift)
     while n < 0:
         if shift == 0:
-            g.keys[0] = origin
-            g.counts[0] = within
-            n = 1
+            n = _keep(a, 0, value_of(origin), within)
         else:
             shift = max(shift - N_BIT, 0)
-            _count_gaps(g, origin, shift, g.finer)
+            _count_gaps(w, a, origin, shift, ask.finer)
             b = 0
-            while below + g.finer[b] <= rank:
-                below += g.finer[b]
+            while below + whole_at(ask.finer, b).value <= rank:
+                below += whole_at(ask.finer, b).value
                 b += 1
             origin += b << shift
-            within = g.finer[b]
-            n = _gather(g, origin, shift)
-    place[FROM] = below
-    place[WITHIN] = within
-    place[DISTINCT] = n
+            within = whole_at(ask.finer, b).value
+            n = _gather(w, a, origin, shift)
+    ask.gathered = below
+    ask.within = within
 
 
 @compiled
-def _ranked(g: Gaps, rank: int) -> float:
+def _ranked(w: int, a: int, rank: int) -> float:
     """The gap of a rank; ranks are asked for in ascending order."""
-    place = g.place
-    if rank >= place[FROM] + place[WITHIN]:
-        _zoom(g, rank)
-    left = rank - place[FROM]
+    ask = ask_of(a)
+    if rank >= ask.gathered + ask.within:
+        _zoom(w, a, rank)
+    left = rank - ask.gathered
     i = 0
-    while left >= g.counts[i]:
-        left -= g.counts[i]
+    while left >= whole_at(ask.counts, i).value:
+        left -= whole_at(ask.counts, i).value
         i += 1
-    return value_of(g.keys[i])
+    return value_of(whole_at(ask.keys, i).value)
 
 
 @compiled
-def gap_quantiles(g: Gaps, total: int, quantiles: Any, stream: float, out: Any) -> None:
-    """Quantiles, in ascending order, of `total` gaps, each `stream` seconds longer than stored."""
-    place = g.place
-    least = -1
-    greatest = -1
-    for i in range(place[N_RUN]):
-        if g.weights[i] > 0:
-            s = g.steps[i]
-            low = key_of(s.first)
-            least = low if least < 0 else min(least, low)
+def _prepare(w: int, a: int) -> None:
+    """Histogram of all gaps."""
+    run = run_of(w)
+    ask = ask_of(a)
+    least = key_of(math.inf)
+    greatest = key_of(0.0)
+    for i in range(run.n_run):
+        if whole_at(ask.weights, i).value > 0:
+            s = step_run_at(run.step_runs, i)
+            least = min(least, key_of(s.first))
             greatest = max(greatest, key_of(s.first + s.slope * (s.count - 1)))
-    for i in range(place[N_EXTRA]):
-        key = key_of(g.extra[i])
-        least = key if least < 0 else min(least, key)
+    for i in range(ask.n_extra):
+        key = key_of(real_at(ask.extras, i).value)
+        least = min(least, key)
         greatest = max(greatest, key)
-    place[ORIGIN] = least
-    place[SHIFT] = shift_for(greatest - least, N_BIN)
-    _count_gaps(g, least, place[SHIFT], g.histogram)
-    place[BIN] = 0
-    place[BELOW] = 0
-    place[FROM] = 0
-    place[WITHIN] = 0
+    ask.origin = least
+    ask.shift = shift_for(greatest - least)
+    _count_gaps(w, a, least, ask.shift, ask.histogram)
+    ask.bin = 0
+    ask.below = 0
+    ask.gathered = 0
+    ask.within = 0
+
+
+@compiled
+def gap_quantiles(w: int, a: int, total: int, out: int) -> None:
+    """Quantiles of `total` gaps, to the floats at an address."""
+    run = run_of(w)
+    ask = ask_of(a)
+    _prepare(w, a)
     known = -1
     last = 0.0
     before = 0.0
-    for q in range(len(quantiles)):
-        position = quantiles[q] * (total - 1)
+    for q in range(ask.n_quantile):
+        position = real_at(ask.quantiles, q).value * (total - 1)
         rank = int(position)
         for k in range(max(rank, known + 1), min(rank + 2, total)):
             before = last
-            last = _ranked(g, k)
+            last = _ranked(w, a, k)
             known = k
         low = before if known > rank else last
-        out[q] = interpolated(low, last, position - rank) + stream
+        real_at(out, q).value = interpolated(low, last, position - rank) + run.stream
 
 
 @compiled
-def gap_sum(g: Gaps, out: Any) -> int:
-    """Sum of all gaps into ``out[0]``; how many they are."""
+def gap_mean(w: int, a: int, out: int) -> int:
+    """Mean of all gaps, to the float at an address; how many gaps there are."""
+    run = run_of(w)
+    ask = ask_of(a)
     total = 0.0
-    n = g.place[N_EXTRA]
+    n = ask.n_extra
     for i in range(n):
-        total += g.extra[i]
-    for i in range(g.place[N_RUN]):
-        weight = g.weights[i]
+        total += real_at(ask.extras, i).value
+    for i in range(run.n_run):
+        weight = whole_at(ask.weights, i).value
         if weight > 0:
-            s = g.steps[i]
+            s = step_run_at(run.step_runs, i)
             k = s.count
             total += weight * (k * s.first + s.slope * (0.5 * k * (k - 1)))
             n += weight * k
-    out[0] = total
+    if n > 0:
+        real_at(out, 0).value = total / n + run.stream
     return int(n)

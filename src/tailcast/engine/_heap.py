@@ -1,108 +1,123 @@
 """Two binary heaps: rows by time, and running requests by the step of their last token."""
 
-from typing import Any
-
-from tailcast.engine._compile import compiled
-from tailcast.engine._state import NONE, Work
+from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._state import NONE, place_at, run_of, slot_at, timed_at
 
 
 @compiled
-def push(keys: Any, rows: Any, n: int, key: float, row: int) -> None:
-    """Add a row to a heap of `n`; equal keys come out by row."""
+def push(heap: int, n: int, key: float, row: int) -> None:
+    """Add a row to the heap of `n` at an address; equal keys come out by row."""
     i = n
     while i > 0:
         parent = (i - 1) >> 1
-        if keys[parent] < key or (keys[parent] == key and rows[parent] < row):
+        above = timed_at(heap, parent)
+        if above.key < key or (above.key == key and above.row < row):
             break
-        keys[i] = keys[parent]
-        rows[i] = rows[parent]
+        place = timed_at(heap, i)
+        place.key = above.key
+        place.row = above.row
         i = parent
-    keys[i] = key
-    rows[i] = row
+    place = timed_at(heap, i)
+    place.key = key
+    place.row = row
+
+
+@inlined
+def _first(heap: int, i: int, key: float, row: int) -> bool:
+    """Whether entry `i` comes before the given one."""
+    entry = timed_at(heap, i)
+    return bool(entry.key < key or (entry.key == key and entry.row < row))
 
 
 @compiled
-def pop(keys: Any, rows: Any, n: int) -> None:
-    """Remove the first row of a heap of `n`."""
-    last = n - 1
-    key = keys[last]
-    row = rows[last]
+def pop(heap: int, n: int) -> None:
+    """Remove the first row of the heap of `n` at an address."""
+    moved = timed_at(heap, n - 1)
     i = 0
     while True:
         child = 2 * i + 1
-        if child >= last:
+        if child >= n - 1:
             break
-        right = child + 1
-        if right < last and (
-            keys[right] < keys[child] or (keys[right] == keys[child] and rows[right] < rows[child])
-        ):
-            child = right
-        if key < keys[child] or (key == keys[child] and row < rows[child]):
+        other = timed_at(heap, child)
+        if child + 2 < n and _first(heap, child + 1, other.key, other.row):
+            child += 1
+            other = timed_at(heap, child)
+        if not _first(heap, child, moved.key, moved.row):
             break
-        keys[i] = keys[child]
-        rows[i] = rows[child]
+        place = timed_at(heap, i)
+        place.key = other.key
+        place.row = other.row
         i = child
-    keys[i] = key
-    rows[i] = row
+    place = timed_at(heap, i)
+    place.key = moved.key
+    place.row = moved.row
+
+
+@inlined
+def _put(w: int, i: int, slot: int, key: int) -> None:
+    run = run_of(w)
+    place = place_at(run.places, i)
+    place.heap = slot
+    place.key = key
+    slot_at(run.slots, slot).heap = i
 
 
 @compiled
-def raise_slot(w: Work, i: int, slot: int) -> None:
+def raise_slot(w: int, i: int, slot: int) -> None:
     """Put a slot at position `i` of the finish heap or above."""
-    key = w.slot[slot].key
+    run = run_of(w)
+    key = slot_at(run.slots, slot).key
     while i > 0:
         parent = (i - 1) >> 1
-        other = w.heap[parent]
-        if w.slot[other].key < key:
+        above = place_at(run.places, parent)
+        if above.key < key:
             break
-        w.heap[i] = other
-        w.slot[other].heap = i
+        _put(w, i, above.heap, above.key)
         i = parent
-    w.heap[i] = slot
-    w.slot[slot].heap = i
+    _put(w, i, slot, key)
 
 
 @compiled
-def sink_slot(w: Work, i: int, slot: int) -> None:
+def sink_slot(w: int, i: int, slot: int) -> None:
     """Put a slot at position `i` of the finish heap or below."""
-    n = w.run[0].n_heap
-    key = w.slot[slot].key
+    run = run_of(w)
+    n = run.n_heap
+    key = slot_at(run.slots, slot).key
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        other = w.heap[child]
-        if child + 1 < n and w.slot[w.heap[child + 1]].key < w.slot[other].key:
+        below = place_at(run.places, child)
+        if child + 1 < n and place_at(run.places, child + 1).key < below.key:
             child += 1
-            other = w.heap[child]
-        if key < w.slot[other].key:
+            below = place_at(run.places, child)
+        if key < below.key:
             break
-        w.heap[i] = other
-        w.slot[other].heap = i
+        _put(w, i, below.heap, below.key)
         i = child
-    w.heap[i] = slot
-    w.slot[slot].heap = i
+    _put(w, i, slot, key)
 
 
 @compiled
-def push_slot(w: Work, slot: int) -> None:
+def push_slot(w: int, slot: int) -> None:
     """Add a slot to the finish heap."""
-    run = w.run[0]
+    run = run_of(w)
     run.n_heap += 1
     raise_slot(w, run.n_heap - 1, slot)
 
 
 @compiled
-def drop_slot(w: Work, slot: int) -> None:
+def drop_slot(w: int, slot: int) -> None:
     """Remove a slot from the finish heap, wherever it stands."""
-    run = w.run[0]
-    i = w.slot[slot].heap
-    w.slot[slot].heap = NONE
+    run = run_of(w)
+    i = slot_at(run.slots, slot).heap
+    slot_at(run.slots, slot).heap = NONE
     run.n_heap -= 1
     if i < run.n_heap:
-        moved = w.heap[run.n_heap]
+        moved = place_at(run.places, run.n_heap).heap
         parent = (i - 1) >> 1
-        if i > 0 and w.slot[moved].key < w.slot[w.heap[parent]].key:
+        above = place_at(run.places, max(parent, 0))
+        if i > 0 and slot_at(run.slots, moved).key < above.key:
             raise_slot(w, i, moved)
         else:
             sink_slot(w, i, moved)

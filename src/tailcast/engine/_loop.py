@@ -28,28 +28,39 @@ from tailcast.engine._state import (
     NONE,
     RUNNING,
     TIMED_OUT,
-    Work,
+    fate_at,
+    item_at,
+    log_at,
+    loose_at,
+    place_at,
+    real_at,
+    run_of,
+    slot_at,
+    step_run_at,
+    stream_at,
+    timed_at,
+    whole_at,
 )
 
 
 @inlined
-def _elapsed(w: Work, k: int) -> float:
+def _elapsed(w: int, k: int) -> float:
     """Seconds that the next `k` steps take."""
-    run = w.run[0]
+    run = run_of(w)
     return float(k * run.duration + run.slope * (0.5 * k * (k - 1)))
 
 
 @inlined
-def _duration(w: Work, j: int) -> float:
+def _duration(w: int, j: int) -> float:
     """Duration of step `j` of the stretch; -1 is the step before it."""
-    run = w.run[0]
+    run = run_of(w)
     return float(run.duration + run.slope * j) if j >= 0 else float(run.d1)
 
 
 @inlined
-def _fixing(w: Work, j: int) -> float:
+def _fixing(w: int, j: int) -> float:
     """When the batch of step `j` of the stretch is fixed, for j >= 1."""
-    run = w.run[0]
+    run = run_of(w)
     cutoff = run.now + _elapsed(w, j) - run.lag1 * _duration(w, j - 1)
     if run.lag2 > 0.0:
         cutoff -= run.lag2 * _duration(w, j - 2)
@@ -57,13 +68,14 @@ def _fixing(w: Work, j: int) -> float:
 
 
 @compiled
-def _steps_until(w: Work, time: float, limit: int, lagged: bool) -> int:
+def _steps_until(w: int, time: float, limit: int, lagged: bool) -> int:
     """Least j in 1..limit whose start (or fixing time) is not before `time`, else the limit."""
+    run = run_of(w)
     lo = 0
     hi = limit
     while hi - lo > 1:
         middle = (lo + hi) >> 1
-        at = _fixing(w, middle) if lagged else w.run[0].now + _elapsed(w, middle)
+        at = _fixing(w, middle) if lagged else run.now + _elapsed(w, middle)
         if at >= time:
             hi = middle
         else:
@@ -72,23 +84,23 @@ def _steps_until(w: Work, time: float, limit: int, lagged: bool) -> int:
 
 
 @compiled
-def _next_run_leave(w: Work) -> float:
+def _next_run_leave(w: int) -> float:
     """When the first of the running clients leaves."""
-    run = w.run[0]
+    run = run_of(w)
     while run.n_run_timer > 0:
-        fa = w.fate[w.busy_row[0]]
+        fa = fate_at(run.fates, timed_at(run.leave_heap, 0).row)
         if fa.state == RUNNING:
-            return float(w.busy_key[0])
+            return float(timed_at(run.leave_heap, 0).key)
         fa.timed &= ~2
-        _heap.pop(w.busy_key, w.busy_row, run.n_run_timer)
+        _heap.pop(run.leave_heap, run.n_run_timer)
         run.n_run_timer -= 1
     return np.inf
 
 
-@inlined
-def _block_need(w: Work, k: int) -> int:
+@compiled
+def _block_need(w: int, k: int) -> int:
     """Blocks that the `k` steps after the present one take."""
-    run = w.run[0]
+    run = run_of(w)
     need = 0
     if k >= run.block:
         need = (k // run.block) * run.n_decode
@@ -96,21 +108,21 @@ def _block_need(w: Work, k: int) -> int:
     phase = run.phase
     for _ in range(k):
         phase = phase + 1 if phase + 1 < run.block else 0
-        need += w.hist[phase]
+        need += whole_at(run.phases, phase).value
     return int(need)
 
 
 @compiled
-def _steps_within_blocks(w: Work, limit: int) -> int:
+def _steps_within_blocks(w: int, limit: int) -> int:
     """Steps, at most `limit`, that the free blocks allow."""
-    run = w.run[0]
+    run = run_of(w)
     cycles = run.free // run.n_decode
     k = 1 + cycles * run.block
     left = run.free - cycles * run.n_decode
     phase = run.phase
     while k < limit:
         phase = phase + 1 if phase + 1 < run.block else 0
-        left -= w.hist[phase]
+        left -= whole_at(run.phases, phase).value
         if left < 0:
             break
         k += 1
@@ -118,21 +130,22 @@ def _steps_within_blocks(w: Work, limit: int) -> int:
 
 
 @inlined
-def _head_may_gain(w: Work) -> bool:
+def _head_may_gain(w: int) -> bool:
     """Whether a head that lacks blocks may hit more of them as a session goes on."""
-    if w.run[0].blocked != NO_BLOCKS:
+    run = run_of(w)
+    if run.blocked != NO_BLOCKS:
         return False
-    content = w.item[first_waiting(w)].content
-    return bool(content != NONE and w.stream[content].n_open > 0)
+    content = item_at(run.items, first_waiting(w)).content
+    return bool(content != NONE and stream_at(run.streams, content).n_open > 0)
 
 
-@inlined
-def _stretch(w: Work, pending: int) -> int:
+@compiled
+def _stretch(w: int, pending: int) -> int:
     """How many steps the batch just formed lasts."""
-    run = w.run[0]
+    run = run_of(w)
     if run.chunks > 0 or run.n_pre > 0 or run.walked or run.preempted:
         return 1
-    limit = (w.slot[w.heap[0]].key >> 32) - run.step
+    limit = (slot_at(run.slots, place_at(run.places, 0).heap).key >> 32) - run.step
     if limit <= 1:
         return 1
     nobody_waits = run.n_waiting == 0
@@ -150,10 +163,10 @@ def _stretch(w: Work, pending: int) -> int:
     return limit
 
 
-@inlined
-def _take_ahead(w: Work, k: int) -> int:
+@compiled
+def _take_ahead(w: int, k: int) -> int:
     """Take the blocks of the steps after the first, as many steps as there are blocks for."""
-    run = w.run[0]
+    run = run_of(w)
     need = _block_need(w, k - 1)
     if need > run.free:
         k = _steps_within_blocks(w, k)
@@ -163,10 +176,10 @@ def _take_ahead(w: Work, k: int) -> int:
     return k
 
 
-@inlined
-def _measure(w: Work, k: int, elapsed: float) -> None:
+@compiled
+def _measure(w: int, k: int, elapsed: float) -> None:
     """Totals and ranges over steps."""
-    run = w.run[0]
+    run = run_of(w)
     batch = run.decodes + run.chunks
     new = run.decodes + run.tokens
     run.busy += elapsed
@@ -187,9 +200,9 @@ def _measure(w: Work, k: int, elapsed: float) -> None:
 
 
 @compiled
-def _log(w: Work) -> None:
-    run = w.run[0]
-    entry_ = w.log[run.n_run]
+def _log(w: int) -> None:
+    run = run_of(w)
+    entry_ = log_at(run.logs, run.n_run)
     entry_.start = run.now
     entry_.pairs = run.pairs
     entry_.tokens = run.tokens
@@ -198,13 +211,13 @@ def _log(w: Work) -> None:
     entry_.context = run.decode_context
 
 
-@inlined
-def _execute(w: Work, k: int) -> None:
+@compiled
+def _execute(w: int, k: int) -> None:
     """Move the clock over `k` steps."""
-    run = w.run[0]
+    run = run_of(w)
     elapsed = _elapsed(w, k)
     _measure(w, k, elapsed)
-    steps = w.steps[run.n_run]
+    steps = step_run_at(run.step_runs, run.n_run)
     steps.first = run.duration
     steps.slope = run.slope
     steps.count = k
@@ -223,21 +236,21 @@ def _execute(w: Work, k: int) -> None:
 
 
 @compiled
-def _odd_gap(w: Work, row: int, gap: float) -> None:
-    run = w.run[0]
-    odd = w.odd[run.n_odd]
+def _odd_gap(w: int, row: int, gap: float) -> None:
+    run = run_of(w)
+    odd = loose_at(run.looses, run.n_loose)
     odd.row = row
     odd.gap = gap
-    run.n_odd += 1
+    run.n_loose += 1
 
 
 @compiled
-def _resume(w: Work) -> None:
+def _resume(w: int) -> None:
     """Decodes that were skipped before have got their token: one long gap each."""
-    run = w.run[0]
+    run = run_of(w)
     slot = run.head
     while slot != NONE:
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         if sl.state == DECODE and sl.last >= 0.0 and sl.granted > 0:
             _odd_gap(w, sl.row, run.now - sl.last)
             sl.granted = 0
@@ -247,13 +260,13 @@ def _resume(w: Work) -> None:
         slot = sl.next
 
 
-@inlined
-def _start_decode(w: Work, slot: int) -> None:
+@compiled
+def _start_decode(w: int, slot: int) -> None:
     """A prefill is complete and has yielded a token."""
-    run = w.run[0]
-    sl = w.slot[slot]
-    fa = w.fate[sl.row]
-    it = w.item[sl.row]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
+    fa = fate_at(run.fates, sl.row)
+    it = item_at(run.items, sl.row)
     if fa.generated == 0:
         fa.first = run.now
     else:
@@ -265,101 +278,106 @@ def _start_decode(w: Work, slot: int) -> None:
     _heap.push_slot(w, slot)
     phase = run.phase - sl.target % run.block
     sl.phase = phase if phase >= 0 else phase + run.block
-    w.hist[sl.phase] += 1
+    whole_at(run.phases, sl.phase).value += 1
     run.n_decode += 1
     run.context += sl.target
     sl.gap_from = run.n_run
     if sl.sc != NONE and sl.open_c and it.content != NONE:
         if sl.session == 0:
             close(w, slot)
-        elif w.stream[sl.sc].n_open > 1 or sl.ext_c < w.stream[sl.sc].cached:
+        elif (
+            stream_at(run.streams, sl.sc).n_open > 1
+            or sl.ext_c < stream_at(run.streams, sl.sc).cached
+        ):
             run.contested = 1
 
 
-@inlined
-def _advance_prefills(w: Work) -> None:
-    run = w.run[0]
+@compiled
+def _advance_prefills(w: int) -> None:
+    run = run_of(w)
     kept = 0
     for i in range(run.n_pre):
-        slot = w.pre[i]
-        sl = w.slot[slot]
+        slot = place_at(run.places, i).prefill
+        sl = slot_at(run.slots, slot)
         sl.progress += sl.granted
         sl.granted = 0
         if sl.progress == sl.target:
             _start_decode(w, slot)
         else:
-            w.pre[kept] = slot
+            place_at(run.places, kept).prefill = slot
             kept += 1
     run.n_pre = kept
 
 
-@inlined
-def _finish(w: Work, slot: int) -> None:
+@compiled
+def _finish(w: int, slot: int) -> None:
     """The last token of a request has come."""
-    run = w.run[0]
-    sl = w.slot[slot]
-    fa = w.fate[sl.row]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
+    fa = fate_at(run.fates, sl.row)
     sl.progress = run.step + sl.offset
     if sl.session and sl.open_c:
         fill(w, slot, sl.progress)
         close(w, slot)
     run.n_heap -= 1
     if run.n_heap > 0:
-        _heap.sink_slot(w, 0, w.heap[run.n_heap])
+        _heap.sink_slot(w, np.int64(0), place_at(run.places, run.n_heap).heap)
     unlink(w, slot)
     run.n_decode -= 1
     run.context -= sl.progress
-    w.hist[sl.phase] -= 1
+    whole_at(run.phases, sl.phase).value -= 1
     sl.state = FINISHED
     fa.state = COMPLETED
     fa.last = run.now
-    fa.generated = w.item[sl.row].output
+    fa.generated = item_at(run.items, sl.row).output
     fa.gap_from = sl.gap_from
     fa.gap_to = run.n_run
-    w.pend[run.n_pending] = slot
+    place_at(run.places, run.n_pending).pending = slot
     run.n_pending += 1
     if run.closed:
         send_children(w, sl.row)
 
 
-@inlined
-def _release_finished(w: Work) -> None:
+@compiled
+def _release_finished(w: int) -> None:
     """Give back what finished requests hold."""
-    run = w.run[0]
+    run = run_of(w)
     for i in range(run.n_pending):
-        slot = w.pend[i]
-        release(w, slot, w.slot[slot].progress, True)
+        slot = place_at(run.places, i).pending
+        release(w, slot, np.int64(slot_at(run.slots, slot).progress))
         free_slot(w, slot)
     run.n_pending = 0
 
 
 @compiled
-def _abort(w: Work) -> None:
+def _abort(w: int) -> None:
     """Remove running requests whose client has left."""
-    run = w.run[0]
+    run = run_of(w)
     if _next_run_leave(w) > run.now:
         return
     slot = run.head
     while slot != NONE:
-        after = w.slot[slot].next
-        row = w.slot[slot].row
-        fa = w.fate[row]
-        if fa.arrival + w.timeout[row] <= run.now:
+        after = slot_at(run.slots, slot).next
+        row = slot_at(run.slots, slot).row
+        fa = fate_at(run.fates, row)
+        if fa.arrival + real_at(run.timeouts, row).value <= run.now:
             fa.state = TIMED_OUT
-            leave_batch(w, slot, True)
+            leave_batch(w, slot)
         slot = after
 
 
-@inlined
-def _end_step(w: Work) -> None:
+@compiled
+def _end_step(w: int) -> None:
     """What the end of a step brings: tokens, finished requests, clients that leave."""
-    run = w.run[0]
+    run = run_of(w)
     if run.n_skipped > 0:
         _resume(w)
     if run.n_pre > 0:
         _advance_prefills(w)
-    while run.n_heap > 0 and (w.slot[w.heap[0]].key >> 32) <= run.step:
-        _finish(w, w.heap[0])
+    while (
+        run.n_heap > 0 and (slot_at(run.slots, place_at(run.places, 0).heap).key >> 32) <= run.step
+    ):
+        _finish(w, place_at(run.places, 0).heap)
     if not run.lagged:
         _release_finished(w)
     if run.timed:
@@ -367,9 +385,9 @@ def _end_step(w: Work) -> None:
     run.cutoff = max(run.now - run.lag1 * run.d1 - run.lag2 * run.d2, run.busy_from)
 
 
-@inlined
-def _step_duration(w: Work) -> None:
-    run = w.run[0]
+@compiled
+def _step_duration(w: int) -> None:
+    run = run_of(w)
     new = min(run.tokens + run.decodes, run.n_table - 1)
     run.duration = (
         run.per_step
@@ -378,15 +396,15 @@ def _step_duration(w: Work) -> None:
         + run.per_chunk * run.chunks
         + run.per_decode * run.decodes
         + run.per_context * run.decode_context
-        + w.table[new]
+        + real_at(run.table, new).value
     )
     run.slope = run.per_context * run.decodes
 
 
 @compiled
-def _form_late(w: Work) -> bool:
+def _form_late(w: int) -> bool:
     """Form a batch after the one fixed in time was empty: release, look again, else idle."""
-    run = w.run[0]
+    run = run_of(w)
     _release_finished(w)
     run.cutoff = run.now
     ingest(w)
@@ -404,21 +422,25 @@ def _form_late(w: Work) -> bool:
 
 
 @inlined
-def _is_tight(w: Work) -> bool:
+def _is_tight(w: int) -> bool:
     """Whether the next step may not find room to record its gaps."""
-    run = w.run[0]
-    room = len(w.slot) + 1
-    return bool(
-        run.n_run >= len(w.steps)
-        or run.n_odd + room > len(w.odd)
-        or run.n_span + room > len(w.span)
-    )
+    run = run_of(w)
+    return bool(run.n_run >= run.run_room or run.n_loose >= run.loose_room)
+
+
+@compiled
+def _expire_last(w: int) -> None:
+    """Remove clients that came and left during a last stretch in which nobody was admitted."""
+    run = run_of(w)
+    run.cutoff = run.fixed
+    ingest(w)
+    expire(w)
 
 
 @entry
-def advance(w: Work) -> int:
+def advance(w: int) -> int:
     """Run until everything is served or the horizon; `GROW` asks for more room first."""
-    run = w.run[0]
+    run = run_of(w)
     while run.now < run.horizon:
         if _is_tight(w):
             return GROW
@@ -432,20 +454,24 @@ def advance(w: Work) -> int:
         if pending > 0:
             _release_finished(w)
         _step_duration(w)
+        run.fixed = run.cutoff
         k = _stretch(w, pending)
         if k > 1:
             k = _take_ahead(w, k)
+            run.fixed = _fixing(w, k - 1)
         _execute(w, k)
         _end_step(w)
+    if run.timed:
+        _expire_last(w)
     return DONE
 
 
 @entry
-def begin(w: Work) -> None:
+def begin(w: int) -> None:
     """Bring the memory of a run into its first state; scalars of the run are set already."""
-    run = w.run[0]
+    run = run_of(w)
     for row in range(run.n_request):
-        fa = w.fate[row]
+        fa = fate_at(run.fates, row)
         fa.arrival = -1.0
         fa.scheduled = -1.0
         fa.first = -1.0
@@ -457,7 +483,7 @@ def begin(w: Work) -> None:
         fa.own = NONE
         fa.timed = 0
     for phase in range(run.block):
-        w.hist[phase] = 0
+        whole_at(run.phases, phase).value = 0
     seek(w)
     run.now = run.next_queue
     run.busy_from = run.now

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.engine import _state
-from tailcast.engine._gaps import Gaps
 from tailcast.engine._order import N_BIN
-from tailcast.engine._state import NONE, Work
-from tailcast.engine._summary import Summary, weigh_all_gaps
+from tailcast.engine._state import NONE
+from tailcast.engine._summary import weigh_all_gaps
 from tailcast.engine.limits import Limits
 from tailcast.engine.result import (
     METRICS,
@@ -59,9 +58,7 @@ class Plan:
     table: RequestTable
     item: NDArray[np.void]
     stream: NDArray[np.void]
-    first_child: NDArray[np.int32]
-    sibling: NDArray[np.int32]
-    priority: NDArray[np.int64]
+    kin: NDArray[np.void]
     timed: bool
     closed: bool
     rows: NDArray[np.int32]
@@ -92,19 +89,19 @@ def _content_streams(
     return ids
 
 
-def _children(table: RequestTable) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _kin(table: RequestTable) -> NDArray[np.void]:
     """First child of each row and next child of the same parent, in order of rows."""
-    n = len(table)
-    first = np.full(n, NONE, dtype=np.int32)
-    sibling = np.full(n, NONE, dtype=np.int32)
+    kin = np.empty(len(table), dtype=_state.KIN)
+    kin["first_child"] = NONE
+    kin["sibling"] = NONE
     rows = np.flatnonzero(table.parent >= 0)
     order = rows[np.argsort(table.parent[rows], kind="stable")]
     parents = table.parent[order]
     heads = np.ones(len(order), dtype=np.bool_)
     heads[1:] = parents[1:] != parents[:-1]
-    first[parents[heads]] = order[heads]
-    sibling[order[:-1][~heads[1:]]] = order[1:][~heads[1:]]
-    return first, sibling
+    kin["first_child"][parents[heads]] = order[heads]
+    kin["sibling"][order[:-1][~heads[1:]]] = order[1:][~heads[1:]]
+    return kin
 
 
 def plan_requests(table: RequestTable, limits: Limits) -> Plan:
@@ -147,16 +144,12 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
         stream[field] = stream["base"]
     stream["low"] = NONE
     closed = bool((table.parent >= 0).any())
-    nothing = np.full(1, NONE, dtype=np.int32)
-    first_child, sibling = _children(table) if closed else (nothing, nothing)
     rows = np.argsort(table.group, kind="stable").astype(np.int32)
     return Plan(
         table=table,
         item=item,
         stream=stream,
-        first_child=first_child,
-        sibling=sibling,
-        priority=table.priority if limits.priority else np.zeros(1, dtype=np.int64),
+        kin=_kin(table) if closed else np.empty(0, dtype=_state.KIN),
         timed=bool(np.isfinite(table.timeout).any()),
         closed=closed,
         rows=rows,
@@ -188,28 +181,49 @@ class Output:
         )
 
 
+def _address(array: NDArray[Any]) -> int:
+    return int(array.ctypes.data)
+
+
 class Memory:
-    """What one thread needs to simulate one draw after the other."""
+    """What one thread needs to simulate one draw after the other.
 
-    __slots__ = ("limits", "plan", "scratch", "template", "want_log", "work")
+    `run` and `ask` are the records that kernel functions work on, `w` and `a` their addresses;
+    `arrays` keeps what the addresses in them point to alive.
+    """
 
-    def __init__(self, plan: Plan, limits: Limits, want_log: bool) -> None:
+    __slots__ = ("a", "arrays", "ask", "limits", "plan", "run", "template", "w", "want_log")
+
+    def __init__(
+        self, plan: Plan, limits: Limits, quantiles: NDArray[np.float64], warmup: int, log: bool
+    ) -> None:
         self.plan = plan
         self.limits = limits
-        self.want_log = want_log
+        self.want_log = log
+        self.arrays = self._arrays()
         self.template = self._template()
-        self.work = self._work()
-        n = max(len(plan.table), 1)
-        self.scratch = (np.empty(n), np.empty(n, dtype=np.int64))
+        self.run = self.template.copy()
+        self.ask = np.zeros(1, dtype=_state.ASK)
+        self.w = _address(self.run)
+        self.a = _address(self.ask)
+        self.ask["n_group"] = plan.table.n_group
+        self.ask["n_quantile"] = len(quantiles)
+        self.ask["warmup"] = warmup
+        self.ask["n_distinct"] = _N_DISTINCT
+        self.arrays |= self._ask_arrays(quantiles)
+        for name in _state.ASK_ADDRESSES:
+            if name in self.arrays:
+                self.ask[name] = _address(self.arrays[name])
 
     def _template(self) -> NDArray[np.void]:
+        """The run's record as it is before each draw."""
         plan, limits = self.plan, self.limits
         run = np.zeros(1, dtype=_state.RUN)
         for name in ("head", "tail", "oldest", "youngest", "node_free"):
             run[name] = NONE
-        for name in RANGES:
-            run[_RANGE_FIELDS[name][0]] = np.inf
-            run[_RANGE_FIELDS[name][1]] = -np.inf
+        for least, most in _RANGE_FIELDS.values():
+            run[least] = np.inf
+            run[most] = -np.inf
         values = {
             "max_seqs": limits.max_num_seqs,
             "max_tokens": limits.max_num_batched_tokens,
@@ -231,7 +245,17 @@ class Memory:
         }
         for name, value in values.items():
             run[name] = value
+        self._set_room(run)
         return run
+
+    def _set_room(self, run: NDArray[np.void]) -> None:
+        """Write the addresses of all arrays and the sizes of those that may grow."""
+        for name in _state.ADDRESSES:
+            if name in self.arrays:
+                run[name] = _address(self.arrays[name])
+        run["run_room"] = len(self.arrays["step_runs"])
+        # one step adds at most a span and a gap for every slot
+        run["loose_room"] = len(self.arrays["looses"]) - 2 * len(self.arrays["slots"])
 
     def _n_node(self) -> int:
         """Most ranges that the free pool can hold at once."""
@@ -239,56 +263,60 @@ class Memory:
             return 1
         item = self.plan.item
         total = item["input"].astype(np.int64) + item["output"]
-        total = total[total <= self.template["max_total"][0]]
         held = int(((total - 2) // self.limits.block_size + 1).sum())
         return min(self.limits.kv_blocks, 2 * held) + 4
 
-    def _work(self) -> Work:
+    def _arrays(self) -> dict[str, NDArray[Any]]:
         plan, table = self.plan, self.plan.table
         n = max(len(table), 1)
         n_slot = min(self.limits.max_num_seqs, n)
         n_child = max(int((table.parent >= 0).sum()), 1)
         n_timer = n if plan.timed else 1
-        n_stream = max(len(plan.stream) + len(table) * self.limits.prefix_caching, 1)
-        small = (np.empty(n_slot, dtype=np.int32) for _ in range(4))
-        slots, pre, pend, heap = small
-        return Work(
-            run=self.template.copy(),
-            item=plan.item,
-            fate=np.empty(n, dtype=_state.FATE),
-            slot=np.zeros(n_slot, dtype=_state.SLOT),
-            stream=np.empty(n_stream, dtype=_state.STREAM),
-            node=np.empty(self._n_node(), dtype=_state.NODE),
-            hist=np.zeros(self.limits.block_size, dtype=np.int64),
-            table=np.zeros(1),
-            slots=slots,
-            pre=pre,
-            pend=pend,
-            stack=np.empty(n_slot, dtype=np.int32),
-            heap=heap,
-            queue=np.empty(n, dtype=np.int32),
-            child_key=np.empty(n_child),
-            child_row=np.empty(n_child, dtype=np.int32),
-            wait_key=np.empty(n_timer),
-            wait_row=np.empty(n_timer, dtype=np.int32),
-            busy_key=np.empty(n_timer),
-            busy_row=np.empty(n_timer, dtype=np.int32),
-            first_child=plan.first_child,
-            sibling=plan.sibling,
-            arrival=table.arrival,
-            think=table.think_time,
-            timeout=table.timeout,
-            parent=table.parent,
-            priority=plan.priority,
-            steps=np.empty(3 * n + 1024, dtype=_state.STEP_RUN),
-            odd=np.empty(n_slot + 64, dtype=_state.ODD_GAP),
-            span=np.empty(n_slot + 64, dtype=_state.SPAN),
-            log=np.empty(3 * n + 1024 if self.want_log else 1, dtype=_state.LOG),
-        )
+        n_stream = len(plan.stream) + len(table) * self.limits.prefix_caching
+        n_run = 3 * n + 1024
+        return {
+            "items": plan.item,
+            "fates": np.empty(n, dtype=_state.FATE),
+            "slots": np.zeros(n_slot, dtype=_state.SLOT),
+            "places": np.zeros(n_slot, dtype=_state.PLACE),
+            "streams": np.empty(n_stream, dtype=_state.STREAM),
+            "nodes": np.empty(self._n_node(), dtype=_state.NODE),
+            "phases": np.zeros(self.limits.block_size, dtype=_state.WHOLE),
+            "queue": np.empty(n, dtype=_state.ROW),
+            "child_heap": np.empty(n_child, dtype=_state.TIMED),
+            "wait_heap": np.empty(n_timer, dtype=_state.TIMED),
+            "leave_heap": np.empty(n_timer, dtype=_state.TIMED),
+            "kins": plan.kin,
+            "arrivals": np.ascontiguousarray(table.arrival, dtype=np.float64),
+            "thinks": np.ascontiguousarray(table.think_time, dtype=np.float64),
+            "timeouts": np.ascontiguousarray(table.timeout, dtype=np.float64),
+            "parents": np.ascontiguousarray(table.parent, dtype=np.int64),
+            "priorities": np.ascontiguousarray(table.priority, dtype=np.int64),
+            "step_runs": np.empty(n_run, dtype=_state.STEP_RUN),
+            "looses": np.empty(4 * n_slot + 64, dtype=_state.LOOSE),
+            "logs": np.empty(n_run if self.want_log else 1, dtype=_state.LOG),
+        }
+
+    def _ask_arrays(self, quantiles: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        plan = self.plan
+        n = max(len(plan.table), 1)
+        return {
+            "rows": plan.rows,
+            "bounds": plan.bounds,
+            "groups": np.ascontiguousarray(plan.table.group, dtype=np.int64),
+            "quantiles": quantiles,
+            "values": np.empty(n),
+            "scratch": np.empty(n),
+            "histogram": np.empty(N_BIN, dtype=np.int64),
+            "finer": np.empty(N_BIN, dtype=np.int64),
+            "keys": np.empty(_N_DISTINCT, dtype=np.int64),
+            "counts": np.empty(_N_DISTINCT, dtype=np.int64),
+        }
 
     def reset(self, law: StepLaw, draw: int) -> None:
         """Make ready for one draw of the step law."""
-        run = self.work.run
+        self._set_room(self.template)
+        run = self.run
         run[:] = self.template
         lag = law.schedule_lag[draw]
         for name, column in _LAW_FIELDS.items():
@@ -297,61 +325,39 @@ class Memory:
         run["lag2"] = max(lag - 1.0, 0.0)
         run["lagged"] = lag >= 0.5
         run["n_table"] = law.token_table.shape[1]
-        self.work.stream[: len(self.plan.stream)] = self.plan.stream
-        self.work = self.work._replace(table=law.token_table[draw])
+        self.arrays["table"] = law.token_table[draw]
+        run["table"] = _address(self.arrays["table"])
+        self.arrays["streams"][: len(self.plan.stream)] = self.plan.stream
 
     def grow(self) -> None:
-        """Double the room for step runs, spans and odd gaps."""
-        work = self.work
-        run = work.run[0]
-        larger: dict[str, NDArray[np.void]] = {}
-        used_by_name = {"steps": "n_run", "odd": "n_odd", "span": "n_span"}
+        """Double the room for step runs and loose gaps."""
+        used_by_name = {"step_runs": "n_run", "looses": "n_loose"}
         if self.want_log:
-            used_by_name["log"] = "n_run"
+            used_by_name["logs"] = "n_run"
         for name, used in used_by_name.items():
-            old = getattr(work, name)
+            old = self.arrays[name]
             new = np.empty(2 * len(old), dtype=old.dtype)
-            new[: run[used]] = old[: run[used]]
-            larger[name] = new
-        self.work = work._replace(**larger)
+            n = int(self.run[used][0])
+            new[:n] = old[:n]
+            self.arrays[name] = new
+        self._set_room(self.run)
 
-    def summary(
-        self, output: Output, draw: int, quantiles: NDArray[np.float64]
-    ) -> tuple[Summary, Gaps]:
-        """Where the statistics of one draw go, and the memory that finding them takes."""
-        buffer, scratch = self.scratch
-        n_run = int(self.work.run["n_run"][0])
-        summary = Summary(
-            rows=self.plan.rows,
-            bounds=self.plan.bounds,
-            group=self.plan.table.group,
-            quantiles=quantiles,
-            buffer=buffer,
-            keys=buffer.view(np.int64),
-            scratch=scratch,
-            histogram=np.empty(N_BIN, dtype=np.int64),
-            stat=output.stat[draw],
-            completed=output.counters["completed_by_group"][draw],
-        )
-        gaps = Gaps(
-            steps=self.work.steps,
-            weights=np.empty(n_run + 1, dtype=np.int32),
-            extra=np.empty(int(self.work.run["n_odd"][0])),
-            histogram=np.empty(N_BIN, dtype=np.int64),
-            finer=np.empty(N_BIN, dtype=np.int64),
-            keys=np.empty(_N_DISTINCT, dtype=np.int64),
-            counts=np.empty(_N_DISTINCT, dtype=np.int64),
-            place=np.zeros(9, dtype=np.int64),
-        )
-        return summary, gaps
+    def aim(self, output: "Output", draw: int) -> None:
+        """Say where the statistics of the finished draw go, and make room for its gaps."""
+        self.arrays["weights"] = np.empty(int(self.run["n_run"][0]) + 1, dtype=np.int64)
+        self.arrays["extras"] = np.empty(int(self.run["n_loose"][0]))
+        self.arrays["stats"] = output.stat[draw]
+        self.arrays["completed"] = output.counters["completed_by_group"][draw]
+        for name in ("weights", "extras", "stats", "completed"):
+            self.ask[name] = _address(self.arrays[name])
 
     def report(self, output: Output, draw: int) -> None:
         """Copy counters and ranges of the finished draw."""
-        run = self.work.run[0]
+        run = self.run[0]
         counters = output.counters
         n = len(self.plan.table)
         counters["n"][draw] = n
-        totals = np.bincount(self.work.fate["state"][:n], minlength=len(Status))
+        totals = np.bincount(self.arrays["fates"]["state"][:n], minlength=len(Status))
         for status in Status:
             counters[status.name.lower()][draw] = totals[status]
         for name, field in _COUNTERS.items():
@@ -368,7 +374,7 @@ class Memory:
 
     def records(self) -> RequestRecords:
         """Copy what became of every request."""
-        fate = self.work.fate[: len(self.plan.table)]
+        fate = self.arrays["fates"][: len(self.plan.table)]
         times = {
             name: np.where(fate[field] < 0, np.nan, fate[field])
             for name, field in (
@@ -386,27 +392,27 @@ class Memory:
             preemptions=fate["preempted"].astype(np.int64),
         )
 
-    def gap_runs(self, summary: Summary, gaps: Gaps, warmup: int) -> GapRuns:
+    def gap_runs(self) -> GapRuns:
         """Copy the token gaps of counted requests."""
-        weigh_all_gaps(self.work, summary, gaps, warmup)
-        n_run = int(self.work.run["n_run"][0])
-        stream = float(self.work.run["stream"][0])
-        weights = gaps.weights[:n_run]
+        weigh_all_gaps(self.w, self.a)
+        n_run = int(self.run["n_run"][0])
+        stream = float(self.run["stream"][0])
+        weights = self.arrays["weights"][:n_run]
         seen = np.flatnonzero(weights > 0)
-        steps = self.work.steps[:n_run][seen]
-        extra = np.array(gaps.extra)
+        steps = self.arrays["step_runs"][:n_run][seen]
+        extra = self.arrays["extras"][: int(self.ask["n_extra"][0])]
         ones = np.ones(len(extra), dtype=np.int64)
         return GapRuns(
             first=np.concatenate([steps["first"], extra]) + stream,
             slope=np.concatenate([steps["slope"], np.zeros(len(extra))]),
             count=np.concatenate([steps["count"], ones]),
-            multiplicity=np.concatenate([weights[seen].astype(np.int64), ones]),
+            multiplicity=np.concatenate([weights[seen], ones]),
         )
 
     def step_log(self) -> StepLog:
         """Expand the log of step runs to single steps."""
-        n_run = int(self.work.run["n_run"][0])
-        steps, log = self.work.steps[:n_run], self.work.log[:n_run]
+        n_run = int(self.run["n_run"][0])
+        steps, log = self.arrays["step_runs"][:n_run], self.arrays["logs"][:n_run]
         count = steps["count"]
         j = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         first, slope, decodes = (

@@ -4,11 +4,12 @@ Floats that are not negative sort like their bit patterns, so a histogram over b
 of nearly constant relative width; exact selection is needed inside the hit bin alone.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._state import ask_of, real_at, whole_at
 
 N_BIT: Final = 12
 N_BIN: Final = 1 << N_BIT
@@ -17,41 +18,49 @@ N_BIN: Final = 1 << N_BIT
 @inlined
 def key_of(value: float) -> int:
     """Bit pattern of a float, negative ones taken as zero."""
-    return int(np.float64(max(value, 0.0)).view(np.int64))
+    return np.float64(max(value, 0.0)).view(np.int64)  # type: ignore[no-any-return]
 
 
 @inlined
 def value_of(key: int) -> float:
-    return float(np.int64(key).view(np.float64))
+    """Float with a bit pattern."""
+    return np.int64(key).view(np.float64)  # type: ignore[no-any-return]
 
 
-@inlined
-def shift_for(width: int, n_bin: int) -> int:
-    """Least shift that maps 0..width to fewer than `n_bin` bins."""
+@compiled
+def shift_for(width: int) -> int:
+    """Least shift that maps 0..width to fewer than N_BIN bins."""
     shift = 0
-    while (width >> shift) >= n_bin:
+    while (width >> shift) >= N_BIN:
         shift += 1
     return shift
 
 
 @compiled
-def _kth(keys: Any, n: int, k: int) -> int:
-    """The k-th smallest of the first `n` keys, which are reordered."""
+def clear(histogram: int) -> None:
+    """Set the bins of the histogram at an address to zero."""
+    for b in range(N_BIN):
+        whole_at(histogram, b).value = 0
+
+
+@compiled
+def _kth(keys: int, n: int, k: int) -> int:
+    """The k-th smallest of the `n` keys at an address, which are reordered."""
     lo = 0
     hi = n - 1
     while lo < hi:
-        pivot = keys[(lo + hi) >> 1]
+        pivot = whole_at(keys, (lo + hi) >> 1).value
         i = lo
         j = hi
         while i <= j:
-            while keys[i] < pivot:
+            while whole_at(keys, i).value < pivot:
                 i += 1
-            while keys[j] > pivot:
+            while whole_at(keys, j).value > pivot:
                 j -= 1
             if i <= j:
-                swap = keys[i]
-                keys[i] = keys[j]
-                keys[j] = swap
+                swap = whole_at(keys, i).value
+                whole_at(keys, i).value = whole_at(keys, j).value
+                whole_at(keys, j).value = swap
                 i += 1
                 j -= 1
         if k <= j:
@@ -60,10 +69,10 @@ def _kth(keys: Any, n: int, k: int) -> int:
             lo = i
         else:
             break
-    return int(keys[k])
+    return int(whole_at(keys, k).value)
 
 
-@compiled
+@inlined
 def interpolated(low: float, high: float, weight: float) -> float:
     """Point between two order statistics, rounded as numpy does."""
     gap = high - low
@@ -71,47 +80,56 @@ def interpolated(low: float, high: float, weight: float) -> float:
 
 
 @compiled
-def _gather(keys: Any, n: int, least: int, shift: int, b: int, scratch: Any) -> None:
-    """Copy the keys of one bin."""
+def _gather(a: int, n: int, least: int, shift: int, b: int) -> None:
+    """Copy the values of one bin to the scratch memory."""
+    ask = ask_of(a)
     m = 0
     for i in range(n):
-        if (keys[i] - least) >> shift == b:
-            scratch[m] = keys[i]
+        key = whole_at(ask.values, i).value
+        if (key - least) >> shift == b:
+            whole_at(ask.scratch, m).value = key
             m += 1
 
 
 @compiled
-def value_quantiles(
-    keys: Any, n: int, quantiles: Any, scratch: Any, histogram: Any, out: Any
-) -> None:
-    """Quantiles, in ascending order, of `n` values given by their bit patterns."""
-    least = keys[0]
-    greatest = keys[0]
+def _count(a: int, n: int, least: int, shift: int) -> None:
+    ask = ask_of(a)
+    clear(ask.histogram)
     for i in range(n):
-        least = min(least, keys[i])
-        greatest = max(greatest, keys[i])
-    shift = shift_for(greatest - least, N_BIN)
-    histogram[:N_BIN] = 0
+        b = (whole_at(ask.values, i).value - least) >> shift
+        whole_at(ask.histogram, b).value += 1
+
+
+@compiled
+def value_quantiles(a: int, n: int, out: int) -> None:
+    """Quantiles of the first `n` values, to the floats at an address."""
+    ask = ask_of(a)
+    least = whole_at(ask.values, 0).value
+    greatest = least
     for i in range(n):
-        histogram[(keys[i] - least) >> shift] += 1
+        key = whole_at(ask.values, i).value
+        least = min(least, key)
+        greatest = max(greatest, key)
+    shift = shift_for(greatest - least)
+    _count(a, n, least, shift)
     gathered = -1
     b = 0
     below = 0
     known = -1
     last = 0.0
     before = 0.0
-    for q in range(len(quantiles)):
-        position = quantiles[q] * (n - 1)
+    for q in range(ask.n_quantile):
+        position = real_at(ask.quantiles, q).value * (n - 1)
         rank = int(position)
         for k in range(max(rank, known + 1), min(rank + 2, n)):
-            while below + histogram[b] <= k:
-                below += histogram[b]
+            while below + whole_at(ask.histogram, b).value <= k:
+                below += whole_at(ask.histogram, b).value
                 b += 1
             if gathered != b:
-                _gather(keys, n, least, shift, b, scratch)
+                _gather(a, n, least, shift, b)
                 gathered = b
             before = last
-            last = value_of(_kth(scratch, histogram[b], k - below))
+            last = value_of(_kth(ask.scratch, whole_at(ask.histogram, b).value, k - below))
             known = k
         low = before if known > rank else last
-        out[q] = interpolated(low, last, position - rank)
+        real_at(out, q).value = interpolated(low, last, position - rank)

@@ -11,7 +11,18 @@ only counted (``free - in_nodes``), so that unique prompts never touch the list.
 """
 
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._state import DECODE, FREE, NONE, Work
+from tailcast.engine._state import (
+    DECODE,
+    FREE,
+    NONE,
+    RUNNING,
+    fate_at,
+    item_at,
+    node_at,
+    run_of,
+    slot_at,
+    stream_at,
+)
 
 
 @inlined
@@ -21,61 +32,61 @@ def blocks(tokens: int, block: int) -> int:
 
 
 @compiled
-def _drop_node(w: Work, node: int) -> None:
+def _drop_node(w: int, node: int) -> None:
     """Forget the oldest node, which is empty."""
-    run = w.run[0]
-    e = w.node[node]
+    run = run_of(w)
+    e = node_at(run.nodes, node)
     run.oldest = e.younger
     if e.younger == NONE:
         run.youngest = NONE
     else:
-        w.node[e.younger].older = NONE
+        node_at(run.nodes, e.younger).older = NONE
     _forget(w, node)
 
 
 @compiled
-def _forget(w: Work, node: int) -> None:
+def _forget(w: int, node: int) -> None:
     """Take a node out of its stream and give it back to the store of nodes."""
-    run = w.run[0]
-    e = w.node[node]
+    run = run_of(w)
+    e = node_at(run.nodes, node)
     if e.stream != NONE:
         if e.down != NONE:
-            w.node[e.down].up = e.up
+            node_at(run.nodes, e.down).up = e.up
         else:
-            w.stream[e.stream].low = e.up
+            stream_at(run.streams, e.stream).low = e.up
         if e.up != NONE:
-            w.node[e.up].down = e.down
+            node_at(run.nodes, e.up).down = e.down
     e.younger = run.node_free
     run.node_free = node
 
 
 @compiled
-def _unlink(w: Work, node: int) -> None:
+def _unlink(w: int, node: int) -> None:
     """Take a node out of the LRU list and out of its stream."""
-    run = w.run[0]
-    e = w.node[node]
+    run = run_of(w)
+    e = node_at(run.nodes, node)
     if e.older == NONE:
         run.oldest = e.younger
     else:
-        w.node[e.older].younger = e.younger
+        node_at(run.nodes, e.older).younger = e.younger
     if e.younger == NONE:
         run.youngest = e.older
     else:
-        w.node[e.younger].older = e.older
+        node_at(run.nodes, e.younger).older = e.older
     _forget(w, node)
 
 
 @compiled
-def _append(w: Work, stream: int, lo: int, hi: int) -> int:
+def _append(w: int, stream: int, lo: int, hi: int) -> int:
     """Add a node at the young end."""
-    run = w.run[0]
+    run = run_of(w)
     node = run.node_free
     if node == NONE:
         node = run.node_top
         run.node_top += 1
     else:
-        run.node_free = w.node[node].younger
-    e = w.node[node]
+        run.node_free = node_at(run.nodes, node).younger
+    e = node_at(run.nodes, node)
     e.stream = stream
     e.lo = lo
     e.hi = hi
@@ -86,23 +97,23 @@ def _append(w: Work, stream: int, lo: int, hi: int) -> int:
     if run.youngest == NONE:
         run.oldest = node
     else:
-        w.node[run.youngest].younger = node
+        node_at(run.nodes, run.youngest).younger = node
     run.youngest = node
     run.in_nodes += hi - lo
     return int(node)
 
 
 @compiled
-def _evict(w: Work, n: int) -> None:
+def _evict(w: int, n: int) -> None:
     """Take blocks from the old end while there are nodes."""
-    run = w.run[0]
+    run = run_of(w)
     while n > 0 and run.oldest != NONE:
         node = run.oldest
-        e = w.node[node]
+        e = node_at(run.nodes, node)
         m = min(n, e.hi - e.lo)
         e.hi -= m
         if e.stream != NONE:
-            w.stream[e.stream].cached -= m
+            stream_at(run.streams, e.stream).cached -= m
         run.in_nodes -= m
         n -= m
         if e.hi == e.lo:
@@ -110,51 +121,51 @@ def _evict(w: Work, n: int) -> None:
 
 
 @inlined
-def take(w: Work, n: int) -> None:
+def take(w: int, n: int) -> None:
     """Take `n` free blocks, oldest first."""
-    run = w.run[0]
+    run = run_of(w)
     run.free -= n
     if run.in_nodes > 0 and n > 0:
         _evict(w, n)
 
 
-@inlined
-def old_garbage(w: Work) -> int:
+@compiled
+def old_garbage(w: int) -> int:
     """Free blocks that can be taken without evicting a cached one (a lower bound)."""
-    run = w.run[0]
+    run = run_of(w)
     if run.oldest == NONE:
         return int(run.free)
-    e = w.node[run.oldest]
+    e = node_at(run.nodes, run.oldest)
     return int(e.hi - e.lo) if e.stream == NONE else 0
 
 
 @compiled
-def _push_range(w: Work, stream: int, lo: int, hi: int) -> None:
+def _push_range(w: int, stream: int, lo: int, hi: int) -> None:
     """Free the blocks lo..hi-1 of a stream: they stay cached until they are taken."""
+    run = run_of(w)
     if hi <= lo:
         return
-    run = w.run[0]
     if run.free > run.in_nodes:
         _append(w, NONE, 0, run.free - run.in_nodes)
     node = _append(w, stream, lo, hi)
     run.free += hi - lo
-    st = w.stream[stream]
-    w.node[node].up = st.low
+    st = stream_at(run.streams, stream)
+    node_at(run.nodes, node).up = st.low
     if st.low != NONE:
-        w.node[st.low].down = node
+        node_at(run.nodes, st.low).down = node
     st.low = node
 
 
 @compiled
-def claim(w: Work, stream: int, reach: int) -> None:
+def claim(w: int, stream: int, reach: int) -> None:
     """Hold the stream's blocks below `reach`: those that are free leave the pool."""
-    run = w.run[0]
-    st = w.stream[stream]
+    run = run_of(w)
+    st = stream_at(run.streams, stream)
     if reach > st.used:
         run.free -= reach - st.used
         run.in_nodes -= reach - st.used
-        while st.low != NONE and w.node[st.low].lo < reach:
-            e = w.node[st.low]
+        while st.low != NONE and node_at(run.nodes, st.low).lo < reach:
+            e = node_at(run.nodes, st.low)
             if e.hi > reach:
                 e.lo = reach
                 break
@@ -167,14 +178,14 @@ def claim(w: Work, stream: int, reach: int) -> None:
 
 
 @compiled
-def _highest(w: Work, stream: int) -> None:
+def _highest(w: int, stream: int) -> None:
     """Find how far the holders of a stream reach."""
-    run = w.run[0]
-    st = w.stream[stream]
+    run = run_of(w)
+    st = stream_at(run.streams, stream)
     top = st.base
     n = 0
     for slot in range(run.n_slot):
-        sl = w.slot[slot]
+        sl = slot_at(run.slots, slot)
         reach = -1
         if sl.state != FREE:
             if sl.sp == stream:
@@ -191,9 +202,10 @@ def _highest(w: Work, stream: int) -> None:
 
 
 @compiled
-def _detach(w: Work, stream: int, reach: int) -> None:
+def _detach(w: int, stream: int, reach: int) -> None:
     """One holder less; the slot must not name the stream any more."""
-    st = w.stream[stream]
+    run = run_of(w)
+    st = stream_at(run.streams, stream)
     st.users -= 1
     if reach == st.used:
         st.n_top -= 1
@@ -206,36 +218,38 @@ def _detach(w: Work, stream: int, reach: int) -> None:
 
 
 @compiled
-def close(w: Work, slot: int) -> None:
+def close(w: int, slot: int) -> None:
     """The slot adds no more blocks to its content stream."""
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     if sl.open_c:
         sl.open_c = 0
         if sl.sc != NONE:
-            st = w.stream[sl.sc]
+            st = stream_at(run.streams, sl.sc)
             st.n_open -= 1
             st.open_sum -= slot
 
 
 @inlined
-def _extend(w: Work, stream: int, reach: int) -> None:
-    st = w.stream[stream]
+def _extend(w: int, stream: int, reach: int) -> None:
+    run = run_of(w)
+    st = stream_at(run.streams, stream)
     st.cached = reach
     st.used = reach
     st.n_top = 1
 
 
 @compiled
-def fill(w: Work, slot: int, tokens: int) -> None:
+def fill(w: int, slot: int, tokens: int) -> None:
     """Cache the blocks that are full now that `tokens` of the request are granted."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     full = tokens // run.block
-    it = w.item[sl.row]
+    it = item_at(run.items, sl.row)
     if sl.open_p:
         reach = min(full, it.base)
         if reach > sl.ext_p:
-            if w.stream[sl.sp].cached == sl.ext_p:
+            if stream_at(run.streams, sl.sp).cached == sl.ext_p:
                 _extend(w, sl.sp, reach)
                 sl.ext_p = reach
             else:
@@ -245,7 +259,7 @@ def fill(w: Work, slot: int, tokens: int) -> None:
         if reach > sl.ext_c:
             if sl.sc == NONE:
                 sl.ext_c = reach
-            elif w.stream[sl.sc].cached == sl.ext_c:
+            elif stream_at(run.streams, sl.sc).cached == sl.ext_c:
                 _extend(w, sl.sc, reach)
                 sl.ext_c = reach
             else:
@@ -255,27 +269,27 @@ def fill(w: Work, slot: int, tokens: int) -> None:
 
 
 @compiled
-def settle(w: Work, stream: int) -> None:
+def settle(w: int, stream: int) -> None:
     """Bring a stream up to date with the decode that extends it, which is done lazily."""
-    run = w.run[0]
-    st = w.stream[stream]
+    run = run_of(w)
+    st = stream_at(run.streams, stream)
     if st.n_open == 1:
-        sl = w.slot[st.open_sum]
+        sl = slot_at(run.slots, st.open_sum)
         if sl.state == DECODE:
             fill(w, st.open_sum, run.step + sl.offset + sl.granted + run.ahead)
 
 
 @compiled
-def _own_stream(w: Work, slot: int) -> None:
+def _own_stream(w: int, slot: int) -> None:
     """Give a preempted request a stream for the blocks that nobody else can hit."""
-    run = w.run[0]
-    sl = w.slot[slot]
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     stream = run.n_stream
     run.n_stream += 1
-    st = w.stream[stream]
+    st = stream_at(run.streams, stream)
     st.open_sum = 0
     st.n_open = 0
-    st.base = w.item[sl.row].base
+    st.base = item_at(run.items, sl.row).base
     st.cached = sl.ext_c
     st.used = sl.ext_c
     st.n_top = 1
@@ -283,19 +297,24 @@ def _own_stream(w: Work, slot: int) -> None:
     st.low = NONE
     sl.sc = stream
     sl.open_c = 0
-    w.fate[sl.row].own = stream
+    fate_at(run.fates, sl.row).own = stream
 
 
 @compiled
-def release(w: Work, slot: int, tokens: int, final: bool) -> None:
-    """Free all blocks of a request that has `tokens` in them: garbage first, prefix last."""
-    run = w.run[0]
-    sl = w.slot[slot]
+def release(w: int, slot: int, tokens: int) -> None:
+    """Free all blocks of a request that has `tokens` in them: garbage first, prefix last.
+
+    A request that still counts as running is being preempted; the own blocks of any other one
+    cannot be hit any more.
+    """
+    run = run_of(w)
+    sl = slot_at(run.slots, slot)
     held = blocks(tokens, run.block)
+    final = fate_at(run.fates, sl.row).state != RUNNING
     if not run.caching or (final and sl.sp == NONE and sl.sc == NONE):
         run.free += held
         return
-    it = w.item[sl.row]
+    it = item_at(run.items, sl.row)
     if sl.sc != NONE:
         settle(w, sl.sc)
     fill(w, slot, tokens)

@@ -4,198 +4,219 @@ import numpy as np
 
 from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._state import ABSENT, NONE, REJECTED, TIMED_OUT, WAITING, Work
+from tailcast.engine._state import (
+    NONE,
+    REJECTED,
+    TIMED_OUT,
+    WAITING,
+    fate_at,
+    item_at,
+    kin_at,
+    place_at,
+    real_at,
+    row_at,
+    run_of,
+    timed_at,
+    whole_at,
+)
 
 
 @inlined
-def servable(w: Work, row: int) -> bool:
+def servable(w: int, row: int) -> bool:
     """Whether a request may be queued at all."""
-    it = w.item[row]
-    return bool(it.input + it.output <= w.run[0].max_total)
+    run = run_of(w)
+    it = item_at(run.items, row)
+    return bool(it.input + it.output <= run.max_total)
 
 
 @compiled
-def seek(w: Work) -> None:
+def seek(w: int) -> None:
     """Move to the next open-loop arrival that is servable."""
-    run = w.run[0]
+    run = run_of(w)
     row = run.next_row
     while row < run.n_request:
-        if servable(w, row) and (not run.closed or w.parent[row] < 0):
+        if servable(w, row) and (not run.closed or whole_at(run.parents, row).value < 0):
             break
         row += 1
     run.next_row = row
-    run.next_open = w.arrival[row] + run.ingest if row < run.n_request else np.inf
+    run.next_open = real_at(run.arrivals, row).value + run.ingest if row < run.n_request else np.inf
     run.next_queue = run.next_open
     if run.n_child > 0:
-        run.next_queue = min(run.next_open, w.child_key[0])
+        run.next_queue = min(run.next_open, timed_at(run.child_heap, 0).key)
 
 
 @inlined
-def _before(w: Work, a: int, b: int) -> bool:
+def _before(w: int, a: int, b: int) -> bool:
     """Order of the priority scheduler."""
-    if w.priority[a] != w.priority[b]:
-        return bool(w.priority[a] < w.priority[b])
-    if w.fate[a].arrival != w.fate[b].arrival:
-        return bool(w.fate[a].arrival < w.fate[b].arrival)
+    run = run_of(w)
+    if whole_at(run.priorities, a).value != whole_at(run.priorities, b).value:
+        return bool(whole_at(run.priorities, a).value < whole_at(run.priorities, b).value)
+    if fate_at(run.fates, a).arrival != fate_at(run.fates, b).arrival:
+        return bool(fate_at(run.fates, a).arrival < fate_at(run.fates, b).arrival)
     return a < b
 
 
 @compiled
-def _push_priority(w: Work, row: int) -> None:
-    run = w.run[0]
+def _push_priority(w: int, row: int) -> None:
+    run = run_of(w)
     i = run.n_queue
     run.n_queue += 1
     while i > 0:
         parent = (i - 1) >> 1
-        if _before(w, w.queue[parent], row):
+        if _before(w, row_at(run.queue, parent).row, row):
             break
-        w.queue[i] = w.queue[parent]
+        row_at(run.queue, i).row = row_at(run.queue, parent).row
         i = parent
-    w.queue[i] = row
+    row_at(run.queue, i).row = row
 
 
 @compiled
-def _pop_priority(w: Work) -> None:
-    run = w.run[0]
+def _pop_priority(w: int) -> None:
+    run = run_of(w)
     run.n_queue -= 1
     n = run.n_queue
-    row = w.queue[n]
+    row = row_at(run.queue, n).row
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and _before(w, w.queue[child + 1], w.queue[child]):
+        if child + 1 < n and _before(
+            w, row_at(run.queue, child + 1).row, row_at(run.queue, child).row
+        ):
             child += 1
-        if _before(w, row, w.queue[child]):
+        if _before(w, row, row_at(run.queue, child).row):
             break
-        w.queue[i] = w.queue[child]
+        row_at(run.queue, i).row = row_at(run.queue, child).row
         i = child
-    w.queue[i] = row
+    row_at(run.queue, i).row = row
 
 
 @compiled
-def _watch(w: Work, row: int) -> None:
+def _watch(w: int, row: int) -> None:
     """Start the timer of a waiting request, unless it already runs."""
-    run = w.run[0]
-    fa = w.fate[row]
-    leave = fa.arrival + w.timeout[row]
+    run = run_of(w)
+    fa = fate_at(run.fates, row)
+    leave = fa.arrival + real_at(run.timeouts, row).value
     if leave < np.inf and not fa.timed & 1:
         fa.timed |= 1
-        _heap.push(w.wait_key, w.wait_row, run.n_wait_timer, leave, row)
+        _heap.push(run.wait_heap, run.n_wait_timer, leave, row)
         run.n_wait_timer += 1
 
 
-@inlined
-def _enqueue(w: Work, row: int) -> None:
-    run = w.run[0]
-    w.fate[row].state = WAITING
+@compiled
+def _enqueue(w: int, row: int) -> None:
+    run = run_of(w)
+    fate_at(run.fates, row).state = WAITING
     run.n_waiting += 1
     if run.timed:
         _watch(w, row)
     if run.priority:
         _push_priority(w, row)
     else:
-        w.queue[run.queue_tail] = row
+        row_at(run.queue, run.queue_tail).row = row
         run.queue_tail += 1
 
 
 @compiled
-def requeue(w: Work, row: int) -> None:
+def requeue(w: int, row: int) -> None:
     """Put a preempted request back: in front, or in its place under priority."""
-    run = w.run[0]
-    w.fate[row].state = WAITING
+    run = run_of(w)
+    fate_at(run.fates, row).state = WAITING
     run.n_waiting += 1
     if run.timed:
         _watch(w, row)
     if run.priority:
         _push_priority(w, row)
     else:
-        w.stack[run.n_stack] = row
+        place_at(run.places, run.n_stack).stacked = row
         run.n_stack += 1
 
 
 @compiled
-def _next_child(w: Work) -> None:
+def _next_child(w: int) -> None:
     """Queue the first of the children whose parents have finished."""
-    run = w.run[0]
-    row = w.child_row[0]
-    _heap.pop(w.child_key, w.child_row, run.n_child)
+    run = run_of(w)
+    row = timed_at(run.child_heap, 0).row
+    _heap.pop(run.child_heap, run.n_child)
     run.n_child -= 1
     _enqueue(w, row)
     run.next_queue = run.next_open
     if run.n_child > 0:
-        run.next_queue = min(run.next_open, w.child_key[0])
+        run.next_queue = min(run.next_open, timed_at(run.child_heap, 0).key)
 
 
-@inlined
-def ingest(w: Work) -> None:
+@compiled
+def ingest(w: int) -> None:
     """Queue everything whose queue time has come by the cutoff."""
-    run = w.run[0]
+    run = run_of(w)
     while run.next_queue <= run.cutoff:
         if run.n_child > 0 and (
-            w.child_key[0] < run.next_open
-            or (w.child_key[0] == run.next_open and w.child_row[0] < run.next_row)
+            timed_at(run.child_heap, 0).key < run.next_open
+            or (
+                timed_at(run.child_heap, 0).key == run.next_open
+                and timed_at(run.child_heap, 0).row < run.next_row
+            )
         ):
             _next_child(w)
         else:
             row = run.next_row
-            w.fate[row].arrival = w.arrival[row]
+            fate_at(run.fates, row).arrival = real_at(run.arrivals, row).value
             _enqueue(w, row)
             run.next_row = row + 1
             seek(w)
 
 
 @compiled
-def expire(w: Work) -> None:
+def expire(w: int) -> None:
     """Remove waiting requests whose client has left by the cutoff."""
-    run = w.run[0]
-    while run.n_wait_timer > 0 and w.wait_key[0] <= run.cutoff:
-        fa = w.fate[w.wait_row[0]]
+    run = run_of(w)
+    while run.n_wait_timer > 0 and timed_at(run.wait_heap, 0).key <= run.cutoff:
+        fa = fate_at(run.fates, timed_at(run.wait_heap, 0).row)
         fa.timed &= ~1
         if fa.state == WAITING:
             fa.state = TIMED_OUT
             run.n_waiting -= 1
-        _heap.pop(w.wait_key, w.wait_row, run.n_wait_timer)
+        _heap.pop(run.wait_heap, run.n_wait_timer)
         run.n_wait_timer -= 1
 
 
 @compiled
-def next_leave(w: Work) -> float:
+def next_leave(w: int) -> float:
     """When the first of the waiting clients leaves."""
-    run = w.run[0]
+    run = run_of(w)
     while run.n_wait_timer > 0:
-        fa = w.fate[w.wait_row[0]]
+        fa = fate_at(run.fates, timed_at(run.wait_heap, 0).row)
         if fa.state == WAITING:
-            return float(w.wait_key[0])
+            return float(timed_at(run.wait_heap, 0).key)
         fa.timed &= ~1
-        _heap.pop(w.wait_key, w.wait_row, run.n_wait_timer)
+        _heap.pop(run.wait_heap, run.n_wait_timer)
         run.n_wait_timer -= 1
     return np.inf
 
 
-@inlined
-def first_waiting(w: Work) -> int:
+@compiled
+def first_waiting(w: int) -> int:
     """Row at the head of the waiting queue, which is not empty."""
-    run = w.run[0]
+    run = run_of(w)
     if run.priority:
-        while w.fate[w.queue[0]].state != WAITING:
+        while fate_at(run.fates, row_at(run.queue, 0).row).state != WAITING:
             _pop_priority(w)
-        return int(w.queue[0])
+        return np.int64(row_at(run.queue, 0).row)  # type: ignore[return-value]
     while run.n_stack > 0:
-        row = w.stack[run.n_stack - 1]
-        if w.fate[row].state == WAITING:
+        row = place_at(run.places, run.n_stack - 1).stacked
+        if fate_at(run.fates, row).state == WAITING:
             return int(row)
         run.n_stack -= 1
-    while w.fate[w.queue[run.queue_head]].state != WAITING:
+    while fate_at(run.fates, row_at(run.queue, run.queue_head).row).state != WAITING:
         run.queue_head += 1
-    return int(w.queue[run.queue_head])
+    return np.int64(row_at(run.queue, run.queue_head).row)  # type: ignore[return-value]
 
 
-@inlined
-def drop_first(w: Work) -> None:
+@compiled
+def drop_first(w: int) -> None:
     """Remove the row that `first_waiting` has just named."""
-    run = w.run[0]
+    run = run_of(w)
     run.n_waiting -= 1
     if run.priority:
         _pop_priority(w)
@@ -206,21 +227,22 @@ def drop_first(w: Work) -> None:
 
 
 @compiled
-def send_children(w: Work, row: int) -> None:
+def send_children(w: int, row: int) -> None:
     """Let the closed loop go on after a request that has just finished."""
-    run = w.run[0]
-    fa = w.fate[row]
-    served = fa.last - fa.arrival + run.stream * w.item[row].output + run.finish
-    child = w.first_child[row]
+    run = run_of(w)
+    fa = fate_at(run.fates, row)
+    served = fa.last - fa.arrival + run.stream * item_at(run.items, row).output + run.finish
+    child = kin_at(run.kins, row).first_child
     while child != NONE:
-        arrival = max(w.arrival[child], fa.arrival + served + w.think[child])
-        w.fate[child].arrival = arrival
+        arrival = max(
+            real_at(run.arrivals, child).value,
+            fa.arrival + served + real_at(run.thinks, child).value,
+        )
+        fate_at(run.fates, child).arrival = arrival
         if servable(w, child):
-            _heap.push(w.child_key, w.child_row, run.n_child, arrival + run.ingest, child)
+            _heap.push(run.child_heap, run.n_child, arrival + run.ingest, child)
             run.n_child += 1
-            run.next_queue = min(run.next_open, w.child_key[0])
+            run.next_queue = min(run.next_open, timed_at(run.child_heap, 0).key)
         elif arrival < run.horizon:
-            w.fate[child].state = REJECTED
-        else:
-            w.fate[child].state = ABSENT
-        child = w.sibling[child]
+            fate_at(run.fates, child).state = REJECTED
+        child = kin_at(run.kins, child).sibling

@@ -1,12 +1,16 @@
-"""Memory of one simulation: record layouts and the tuple that kernel functions share.
+"""Memory layout of one simulation, as records.
 
-Kernel code sees records: ``w.run[0].free`` is a scalar of the run, ``w.slot[i].row`` a field of a
-running request. All of it is allocated before the loop starts.
+Kernel functions share one record, `RUN`: the scalars of the run and the addresses of the arrays,
+which are allocated before the loop starts. An accessor such as ``slot_at(run.slots, i)`` is the
+i-th record of the array at an address. (Passing some thirty arrays as arguments instead takes
+numba minutes to compile.)
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
+
+from tailcast.engine._compile import record_at, record_of
 
 NONE: Final = -1
 
@@ -72,18 +76,18 @@ SLOT: Final = np.dtype(
         ("key", _I8),  # step at which the last token comes, then the admission number
         ("offset", _I8),  # context of a decode = run.step + offset
         ("last", _F8),  # time of the last token while decodes are skipped, else -1
-        ("row", _I4),
+        ("row", _I8),
         ("state", _I4),
-        ("prev", _I4),
-        ("next", _I4),
-        ("heap", _I4),  # position in the finish heap
+        ("prev", _I8),
+        ("next", _I8),
+        ("heap", _I8),  # position in the finish heap
         ("phase", _I4),  # needs a block whenever run.phase equals it
-        ("progress", _I4),  # computed tokens: of a prefill, and frozen at the finish
-        ("target", _I4),
-        ("granted", _I4),
+        ("progress", _I8),  # computed tokens: of a prefill, and frozen at the finish
+        ("target", _I8),
+        ("granted", _I8),
         ("gap_from", _I4),
-        ("sp", _I4),  # streams and how many leading blocks of each it holds
-        ("sc", _I4),
+        ("sp", _I8),  # streams and how many leading blocks of each it holds
+        ("sc", _I8),
         ("ext_p", _I4),
         ("ext_c", _I4),
         ("open_p", _I4),  # whether it may still add blocks to the stream
@@ -102,29 +106,30 @@ STREAM: Final = np.dtype(
         ("used", _I4),  # blocks base..used-1 are held by a running request
         ("n_top", _I4),  # holders that reach `used`
         ("users", _I4),
-        ("low", _I4),  # its lowest free range
+        ("low", _I8),  # its lowest free range
     ],
     align=True,
 )
 
 NODE: Final = np.dtype(
     [
-        ("stream", _I4),  # NONE for garbage
-        ("lo", _I4),
-        ("hi", _I4),
-        ("older", _I4),
-        ("younger", _I4),
-        ("up", _I4),  # next higher range of the stream
-        ("down", _I4),
+        ("stream", _I8),  # NONE for garbage
+        ("lo", _I8),
+        ("hi", _I8),
+        ("older", _I8),
+        ("younger", _I8),
+        ("up", _I8),  # next higher range of the stream
+        ("down", _I8),
     ],
     align=True,
 )
 
 STEP_RUN: Final = np.dtype([("first", _F8), ("slope", _F8), ("count", _I8)], align=True)
 
-ODD_GAP: Final = np.dtype([("gap", _F8), ("row", _I8)], align=True)
-
-SPAN: Final = np.dtype([("row", _I4), ("gap_from", _I4), ("gap_to", _I4)], align=True)
+# A gap (not negative) outside the step runs, or a stretch of step runs whose gaps are regular.
+LOOSE: Final = np.dtype(
+    [("gap", _F8), ("row", _I4), ("gap_from", _I4), ("gap_to", _I4)], align=True
+)
 
 LOG: Final = np.dtype(
     [
@@ -138,78 +143,91 @@ LOG: Final = np.dtype(
     align=True,
 )
 
+# Lists of slots (`stacked`: of rows), all by position.
+PLACE: Final = np.dtype(
+    [(name, _I8) for name in ("spare", "prefill", "pending", "stacked", "heap", "key")]
+)
+
+KIN: Final = np.dtype([("first_child", _I8), ("sibling", _I8)])
+TIMED: Final = np.dtype([("key", _F8), ("row", _I8)])
+ROW: Final = np.dtype([("row", _I4)])
+REAL: Final = np.dtype([("value", _F8)])
+WHOLE: Final = np.dtype([("value", _I8)])
+
 _FLOATS = (
     # clock
-    "now busy_from cutoff d1 d2 end busy horizon lag1 lag2 next_open next_queue "
+    *("now", "busy_from", "cutoff", "d1", "d2", "end", "busy", "horizon", "lag1", "lag2", "fixed"),
+    *("next_open", "next_queue"),
     # law
-    "per_step per_token per_pair per_chunk per_decode per_context ingest finish stream "
+    *("per_step", "per_token", "per_pair", "per_chunk", "per_decode", "per_context"),
+    *("ingest", "finish", "stream"),
     # the step being formed
-    "pairs duration slope batch_time kv_time "
-    # ranges over steps
-    "least_tokens most_tokens least_pairs most_pairs least_decodes most_decodes "
-    "least_context most_context least_new most_new"
-).split()
+    *("pairs", "duration", "slope"),
+    # totals and ranges over steps
+    *("batch_time", "kv_time", "least_tokens", "most_tokens", "least_pairs", "most_pairs"),
+    *("least_decodes", "most_decodes", "least_context", "most_context", "least_new", "most_new"),
+)
 
 _INTS = (
     # limits
-    "max_seqs max_tokens max_total block kv_blocks caching chunked threshold priority lagged "
-    # the law's table and the request table
-    "n_table n_request closed timed logged "
+    *("max_seqs", "max_tokens", "max_total", "block", "kv_blocks", "caching", "chunked"),
+    *("threshold", "priority", "lagged"),
+    # the law's table, the request table, room for gaps
+    *("n_table", "n_request", "closed", "timed", "logged", "run_room", "loose_room"),
     # totals
-    "step phase free n_decode context n_active n_pending n_waiting n_skipped "
-    "prefill_tokens cached_tokens preemptions max_batch min_free "
+    *("step", "phase", "free", "n_decode", "context", "n_active", "n_pending", "n_waiting"),
+    *("n_skipped", "prefill_tokens", "cached_tokens", "preemptions", "max_batch", "min_free"),
     # running list, slots, heaps and queues
-    "head tail n_slot n_spare n_pre n_heap seq n_stack queue_head queue_tail next_row "
-    "n_queue n_child n_wait_timer n_run_timer "
+    *("head", "tail", "n_slot", "n_spare", "n_pre", "n_heap", "seq", "n_stack", "n_queue"),
+    *("queue_head", "queue_tail", "next_row", "n_child", "n_wait_timer", "n_run_timer"),
     # prefix cache
-    "oldest youngest in_nodes node_free node_top n_stream ahead contested "
+    *("oldest", "youngest", "in_nodes", "node_free", "node_top", "n_stream", "ahead", "contested"),
     # the step being formed
-    "tokens chunks decodes decode_context preempted blocked walked "
+    *("tokens", "chunks", "decodes", "decode_context", "preempted", "blocked", "walked"),
     # gap bookkeeping
-    "n_run n_odd n_span"
-).split()
+    *("n_run", "n_loose"),
+)
 
-RUN: Final = np.dtype([(name, _F8) for name in _FLOATS] + [(name, _I8) for name in _INTS])
+ADDRESSES: Final = (
+    *("items", "fates", "slots", "places", "streams", "nodes", "phases", "table", "queue"),
+    *("child_heap", "wait_heap", "leave_heap", "kins", "arrivals", "thinks", "timeouts", "parents"),
+    *("priorities", "step_runs", "looses", "logs"),
+)
 
+RUN: Final = np.dtype(
+    [(name, _F8) for name in _FLOATS] + [(name, _I8) for name in (*_INTS, *ADDRESSES)]
+)
 
-class Work(NamedTuple):
-    """Everything one simulation reads and writes; a record array each unless said otherwise.
+_ASK_INTS = (
+    *("n_group", "n_quantile", "warmup", "n_extra", "n_distinct"),
+    # the search for a gap of some rank: histogram, bin and what was gathered from it
+    *("origin", "shift", "bin", "below", "gathered", "within"),
+)
 
-    `run` has one record. `item` and `fate` are by request, `slot` by running request. `stream` and
-    `node` are the prefix cache. `hist` counts decodes by `SLOT.phase`. `slots`, `pre`, `pend`,
-    `stack`, `heap` hold slots (stack: rows). `queue` holds waiting rows. The three heaps by time
-    have float64 keys and int32 rows. Integer columns `first_child`, `sibling`, `priority` and
-    float64 columns `arrival`, `think`, `timeout`, `parent` are the request table's.
-    """
+ASK_ADDRESSES: Final = (
+    *("rows", "bounds", "groups", "quantiles", "values", "scratch", "histogram", "finer"),
+    *("keys", "counts", "weights", "extras", "stats", "completed"),
+)
 
-    run: Any
-    item: Any
-    fate: Any
-    slot: Any
-    stream: Any
-    node: Any
-    hist: Any
-    table: Any
-    slots: Any
-    pre: Any
-    pend: Any
-    stack: Any
-    heap: Any
-    queue: Any
-    child_key: Any
-    child_row: Any
-    wait_key: Any
-    wait_row: Any
-    busy_key: Any
-    busy_row: Any
-    first_child: Any
-    sibling: Any
-    arrival: Any
-    think: Any
-    timeout: Any
-    parent: Any
-    priority: Any
-    steps: Any
-    odd: Any
-    span: Any
-    log: Any
+# What the statistics are to be: request rows ordered by group, group g at bounds g..g+1; ascending
+# quantiles; memory for values by request, a histogram and a finer one, the `n_distinct` distinct
+# gaps of one bin with their counts, weights by step run, gaps outside step runs; the answers, of
+# shape (n_group + 1, n_metric, 1 + n_quantile), and the completed requests by group.
+ASK: Final = np.dtype([(name, _I8) for name in (*_ASK_INTS, *ASK_ADDRESSES)])
+
+run_of: Final = record_of(RUN)
+ask_of: Final = record_of(ASK)
+item_at: Final = record_at(ITEM)
+fate_at: Final = record_at(FATE)
+slot_at: Final = record_at(SLOT)
+stream_at: Final = record_at(STREAM)
+node_at: Final = record_at(NODE)
+step_run_at: Final = record_at(STEP_RUN)
+loose_at: Final = record_at(LOOSE)
+log_at: Final = record_at(LOG)
+place_at: Final = record_at(PLACE)
+kin_at: Final = record_at(KIN)
+timed_at: Final = record_at(TIMED)
+row_at: Final = record_at(ROW)
+real_at: Final = record_at(REAL)
+whole_at: Final = record_at(WHOLE)

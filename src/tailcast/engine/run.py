@@ -47,19 +47,19 @@ def _simulate_draws(job: _Job) -> _Extras:
     records: list[RequestRecords] = []
     gaps: list[GapRuns] = []
     steps: list[StepLog] = []
-    memory = Memory(job.plan, job.limits, want_steps)
+    memory = Memory(job.plan, job.limits, job.quantiles, job.warmup, want_steps)
     for draw in job.draws:
         memory.reset(job.law, draw)
-        begin(memory.work)
-        while advance(memory.work) == GROW:
+        begin(memory.w)
+        while advance(memory.w) == GROW:
             memory.grow()
-        summary, pooled = memory.summary(job.output, draw, job.quantiles)
-        summarise(memory.work, summary, pooled, job.warmup)
+        memory.aim(job.output, draw)
+        summarise(memory.w, memory.a)
         memory.report(job.output, draw)
         if want_records:
             records.append(memory.records())
         if want_gaps:
-            gaps.append(memory.gap_runs(summary, pooled, job.warmup))
+            gaps.append(memory.gap_runs())
         if want_steps:
             steps.append(memory.step_log())
     return _Extras(records=records, gaps=gaps, steps=steps)
