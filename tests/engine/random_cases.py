@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 LAGS = (0.0, 0.3, 0.5, 1.0, 1.3, 2.0)
 EXACT_LAGS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 TICK = 2.0**-10
-KINDS = ("open", "prefix", "repeat", "session", "closed", "mixed")
+KINDS = ("open", "prefix", "repeat", "session", "closed", "mixed", "pressed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def random_case(seed: int) -> Case:
         kind=kind,
         exact=exact,
         requests=requests,
-        limits=_limits(rng, requests),
+        limits=_pressed(rng, requests) if kind == "pressed" else _limits(rng, requests),
         law=law,
     )
 
@@ -151,6 +151,8 @@ def _requests(rng: np.random.Generator, kind: str, exact: bool, law: StepLaw) ->
         "group": np.unique(rng.integers(0, 3, size=n), return_inverse=True)[1],
         "priority": rng.integers(0, 3, size=n),
     }
+    if kind == "pressed":
+        arrival = arrival / 8
     if kind in ("prefix", "mixed"):
         inputs = _add_prefixes(rng, columns, inputs)
     if kind in ("repeat", "mixed"):
@@ -257,4 +259,19 @@ def _limits(rng: np.random.Generator, requests: RequestTable) -> Limits:
         long_prefill_token_threshold=int(rng.choice([0, 0, 5, 12, 40])),
         priority=bool(rng.random() < 0.3),
         horizon=float(requests.arrival.max() * 0.7 + 0.02) if rng.random() < 0.15 else np.inf,
+    )
+
+
+def _pressed(rng: np.random.Generator, requests: RequestTable) -> Limits:
+    """Blocks for little more than the largest request, few tokens a step, mostly by priority."""
+    block_size = int(rng.choice([1, 2, 4]))
+    need = np.ceil((requests.input_tokens + requests.output_tokens - 1) / block_size)
+    return Limits(
+        max_num_seqs=int(rng.choice([4, 8, 64])),
+        max_num_batched_tokens=int(rng.choice([8, 12, 16, 33])),
+        block_size=block_size,
+        kv_blocks=int(np.ceil(need.max() * float(rng.uniform(1.0, 1.5)))),
+        prefix_caching=bool(rng.random() < 0.5),
+        long_prefill_token_threshold=int(rng.choice([0, 3, 7])),
+        priority=bool(rng.random() < 0.7),
     )

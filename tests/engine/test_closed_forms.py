@@ -296,6 +296,36 @@ def test_priority_admits_the_urgent_first_and_preempts_the_others(run: RunEngine
 
 
 @both_engines
+def test_batches_are_formed_again_until_one_is_not_empty(run: RunEngine) -> None:
+    """Blocks of one token, 15 of them, chunks of 4; the most patient came first.
+
+    Steps 0 to 2 leave 3 + 8 + 4 blocks in use. At t = 3 the first needs a fourth, is itself the one
+    to lose, and nobody else is looked at: an empty batch. On the second attempt the second needs 4
+    where 3 are free and loses its own: empty again. On the third the urgent one gets its block and
+    both come back, the second with 4 of its tokens, the first with all 4 that it has: its last
+    token comes with this step. The second computes 4, 8, 12, 14 tokens in steps 3 to 6.
+    """
+    law = StepLaw.single(per_step=1.0)
+    limits = Limits(
+        block_size=1,
+        kv_blocks=15,
+        prefix_caching=False,
+        priority=True,
+        long_prefill_token_threshold=4,
+    )
+    table = request_table(
+        np.array([0.0, 0.5, 1.5]),
+        np.array([1, 14, 4]),
+        np.array([4, 1, 3]),
+        priority=np.array([2, 1, 0]),
+    )
+    out = run(table, limits, law)
+    np.testing.assert_array_equal(out.scheduled, [0, 1, 2])
+    np.testing.assert_array_equal(out.preemptions, [1, 1, 0])
+    np.testing.assert_array_equal(out.finish, [4, 7, 5])
+
+
+@both_engines
 def test_clients_leave_the_queue_and_the_batch(run: RunEngine) -> None:
     """One slot: the first leaves at the end of the step in which its patience ends (t = 4)."""
     law = StepLaw.single(per_step=1.0)
