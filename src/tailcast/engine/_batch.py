@@ -3,7 +3,7 @@
 import numpy as np
 
 from tailcast.engine import _heap
-from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._compile import compiled, inlined, wide
 from tailcast.engine._pool import blocks, claim, fill, old_garbage, release, settle, take
 from tailcast.engine._queue import drop_first, first_waiting, requeue
 from tailcast.engine._state import (
@@ -83,7 +83,7 @@ def leave_batch(w: int, slot: int) -> None:
                 place_at(run.places, kept).prefill = place_at(run.places, i).prefill
                 kept += 1
         run.n_pre = kept
-    release(w, slot, np.int64(tokens))
+    release(w, slot, wide(tokens))
     unlink(w, slot)
     free_slot(w, slot)
 
@@ -304,7 +304,7 @@ def _hit_blocks(w: int, row: int, target: int) -> int:
     hit = 0
     if it.prefix != NONE:
         hit = min(stream_at(run.streams, it.prefix).cached, it.base)
-    content = np.int64(it.content)
+    content = wide(it.content)
     if content == NONE:
         content = fate_at(run.fates, row).own
     if content != NONE and hit == it.base:
@@ -321,7 +321,7 @@ def _free_hits(w: int, row: int, hit: int) -> int:
     free = 0
     if it.prefix != NONE:
         free += max(0, min(hit, it.base) - stream_at(run.streams, it.prefix).used)
-    content = np.int64(it.content)
+    content = wide(it.content)
     if content == NONE:
         content = fate_at(run.fates, row).own
     if content != NONE:

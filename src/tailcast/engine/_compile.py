@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
@@ -52,6 +52,12 @@ def entry[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     dispatcher = numba.njit(_nrt=False, **_PLAIN)(function)
     dispatcher._cache = _SourceCache(function)
     return cast(Callable[P, R], dispatcher)
+
+
+@inlined
+def wide(value: int) -> int:
+    """An integer of 64 bits, so that a callee is compiled for one width only."""
+    return np.int64(value)  # type: ignore[return-value]
 
 
 def record_at(layout: "np.dtype[Any]") -> Callable[[int, int], Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tailcast.engine import _heap
 from tailcast.engine._batch import form, free_slot, leave_batch, unlink
-from tailcast.engine._compile import compiled, entry, inlined
+from tailcast.engine._compile import compiled, entry, inlined, wide
 from tailcast.engine._pool import close, fill, release, take
 from tailcast.engine._queue import (
     expire,
@@ -145,7 +145,7 @@ def _stretch(w: int, pending: int) -> int:
     run = run_of(w)
     if run.chunks > 0 or run.n_pre > 0 or run.walked or run.preempted:
         return 1
-    limit = (slot_at(run.slots, place_at(run.places, 0).heap).key >> 32) - run.step
+    limit = int((place_at(run.places, 0).key >> 32) - run.step)
     if limit <= 1:
         return 1
     nobody_waits = run.n_waiting == 0
@@ -321,7 +321,7 @@ def _finish(w: int, slot: int) -> None:
         close(w, slot)
     run.n_heap -= 1
     if run.n_heap > 0:
-        _heap.sink_slot(w, np.int64(0), place_at(run.places, run.n_heap).heap)
+        _heap.sink_slot(w, wide(0), place_at(run.places, run.n_heap).heap)
     unlink(w, slot)
     run.n_decode -= 1
     run.context -= sl.progress
@@ -344,7 +344,7 @@ def _release_finished(w: int) -> None:
     run = run_of(w)
     for i in range(run.n_pending):
         slot = place_at(run.places, i).pending
-        release(w, slot, np.int64(slot_at(run.slots, slot).progress))
+        release(w, slot, wide(slot_at(run.slots, slot).progress))
         free_slot(w, slot)
     run.n_pending = 0
 
@@ -374,9 +374,7 @@ def _end_step(w: int) -> None:
         _resume(w)
     if run.n_pre > 0:
         _advance_prefills(w)
-    while (
-        run.n_heap > 0 and (slot_at(run.slots, place_at(run.places, 0).heap).key >> 32) <= run.step
-    ):
+    while run.n_heap > 0 and (place_at(run.places, 0).key >> 32) <= run.step:
         _finish(w, place_at(run.places, 0).heap)
     if not run.lagged:
         _release_finished(w)

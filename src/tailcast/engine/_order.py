@@ -18,13 +18,13 @@ N_BIN: Final = 1 << N_BIT
 @inlined
 def key_of(value: float) -> int:
     """Bit pattern of a float, negative ones taken as zero."""
-    return np.float64(max(value, 0.0)).view(np.int64)  # type: ignore[no-any-return]
+    return np.float64(max(value, 0.0)).view(np.int64)  # type: ignore[return-value]
 
 
 @inlined
 def value_of(key: int) -> float:
     """Float with a bit pattern."""
-    return np.int64(key).view(np.float64)  # type: ignore[no-any-return]
+    return np.int64(key).view(np.float64)
 
 
 @compiled

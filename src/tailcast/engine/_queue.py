@@ -3,7 +3,7 @@
 import numpy as np
 
 from tailcast.engine import _heap
-from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._compile import compiled, inlined, wide
 from tailcast.engine._state import (
     NONE,
     REJECTED,
@@ -202,7 +202,7 @@ def first_waiting(w: int) -> int:
     if run.priority:
         while fate_at(run.fates, row_at(run.queue, 0).row).state != WAITING:
             _pop_priority(w)
-        return np.int64(row_at(run.queue, 0).row)  # type: ignore[return-value]
+        return wide(row_at(run.queue, 0).row)
     while run.n_stack > 0:
         row = place_at(run.places, run.n_stack - 1).stacked
         if fate_at(run.fates, row).state == WAITING:
@@ -210,7 +210,7 @@ def first_waiting(w: int) -> int:
         run.n_stack -= 1
     while fate_at(run.fates, row_at(run.queue, run.queue_head).row).state != WAITING:
         run.queue_head += 1
-    return np.int64(row_at(run.queue, run.queue_head).row)  # type: ignore[return-value]
+    return wide(row_at(run.queue, run.queue_head).row)
 
 
 @compiled

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from tailcast.engine._compile import compiled, entry, inlined
+from tailcast.engine._compile import compiled, entry, inlined, wide
 from tailcast.engine._gaps import gap_mean, gap_quantiles
 from tailcast.engine._order import value_quantiles
 from tailcast.engine._state import (
@@ -178,10 +178,10 @@ def summarise(w: int, a: int) -> None:
         for i in range(size // 8):
             real_at(last, i).value = real_at(ask.stats, i).value
     else:
-        _summarise_group(w, a, np.int64(0), run.n_request, np.int64(-1), last)
+        _summarise_group(w, a, wide(0), run.n_request, wide(-1), last)
 
 
 @entry
 def weigh_all_gaps(w: int, a: int) -> None:
     """Weigh the gaps of all groups together, to be copied out."""
-    weigh_gaps(w, a, np.int64(0), run_of(w).n_request, np.int64(-1))
+    weigh_gaps(w, a, wide(0), run_of(w).n_request, wide(-1))
