@@ -106,9 +106,7 @@ def point_answer(
     if run.law is not None and run.engine is not None:
         load = float(offered_load(run.law, deployment, run.engine, [requests])[0])
         if load >= 1:
-            notes += (
-                f"offered load {load:.2f} of capacity: the queue grows to the end of the run",
-            )
+            notes += (f"offered load {load:.2f} of capacity: the queue grows until the end",)
     return PointAnswer(model=model, run=run, stats=("mean", *quantiles), notes=notes)
 
 
