@@ -100,9 +100,7 @@ class RequestTable:
         return int(self.group.max()) + 1 if len(self) else 0
 
 
-def _refuse(
-    name: str, column: NDArray[np.generic], bad: NDArray[np.bool_], rule: str
-) -> None:
+def _refuse(name: str, column: NDArray[np.generic], bad: NDArray[np.bool_], rule: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise InputError(f"request row {row}: {name} {rule}, got {column[row].item()!r}")

@@ -37,7 +37,9 @@ def parse_duration(text: str) -> float:
         raise UsageError(f"duration {text!r} is not a number with a unit; write for example 300ms")
     number, suffix = match[1], match[2].lower().replace("µ", "u")
     if not suffix:
-        raise UsageError(f"duration {text!r} has no unit; write {text.strip()}ms or {text.strip()}s")
+        raise UsageError(
+            f"duration {text!r} has no unit; write {text.strip()}ms or {text.strip()}s"
+        )
     if suffix not in _SECONDS_BY_SUFFIX:
         raise UsageError(
             f"duration {text!r} has the unknown unit {suffix!r}; use ns, us, ms, s, min or h"

@@ -1,0 +1,43 @@
+# Everything happens in .venv of this checkout; the first target that needs it makes it.
+VENV := .venv
+PY := $(VENV)/bin/python
+MARK := $(VENV)/.installed
+TEST_WORKERS ?= 2
+
+.PHONY: predict test check lint docs posterior bench clean slow
+
+predict: $(MARK)
+	$(VENV)/bin/tailcast predict --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm -tp 1 \
+	  --rate 12 --input-tokens 512 --output-tokens 256 --slo ttft.p99=300ms
+
+test: $(VENV)/.installed-dev lint
+	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow" -q
+	$(PY) -m pytest -m "slow" -q
+
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check src tests benchmarks
+	$(VENV)/bin/ruff format --check src tests benchmarks
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
+	$(PY) tests/docstrings.py
+
+# The shipped posterior from the data it names; see posteriors/README.md.
+DATA ?= ../shared/data
+posterior: $(MARK)
+	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time \
+	  -o posteriors/physics-h100-vllm015 --seed 0
+
+bench: $(VENV)/.installed-dev
+	$(PY) benchmarks/run.py $(BENCH_ARGS)
+
+$(MARK): pyproject.toml
+	"$$(.ci/find-python)" -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(MARK)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

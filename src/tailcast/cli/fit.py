@@ -1,0 +1,64 @@
+"""`tailcast fit`: real runs to a posterior."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tailcast.cli.emit import emit, say
+
+
+def fit(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Experiment files or folders, and step sweep folders.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the posterior.")],
+    latency_model: Annotated[
+        str | None, typer.Option("--latency-model", help="Latency model, shipped or a folder.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", min=50, help="Kept draws a chain.")] = 600,
+    tune: Annotated[int, typer.Option("--tune", min=50, help="Tuning steps a chain.")] = 800,
+    chains: Annotated[int, typer.Option("--chains", min=1, help="Chains.")] = 4,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
+    allow_unconverged: Annotated[
+        bool, typer.Option("--allow-unconverged", help="Store even if diagnostics fail.")
+    ] = False,
+) -> None:
+    """Fit a latency model to runs and step timings, and store posterior, card and README."""
+    from tailcast.artifacts import DEFAULT_LATENCY_MODEL
+    from tailcast.errors import InferenceError
+    from tailcast.inference.card import posterior_card
+    from tailcast.inference.fit import fit as run_fit
+    from tailcast.inference.sampling import Sampler
+    from tailcast.inference.sources import load_sources
+    from tailcast.latency_model import load_latency_model
+    from tailcast.posteriors import save_posterior
+    from tailcast.report.posterior import posterior_readme, posterior_text
+
+    model = load_latency_model(latency_model or DEFAULT_LATENCY_MODEL)
+    sources = load_sources(paths, model, leave_out=leave_out or ())
+    for note in sources.notes:
+        say(note)
+    sampler = Sampler(draws=draws, tune=tune, chains=chains)
+    fitted = run_fit(model, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say)
+    found = fitted.diagnostics
+    if not found.passed and not allow_unconverged:
+        raise InferenceError(
+            f"not converged: r-hat {found.rhat:.3f} at {found.worst}, bulk ESS "
+            f"{found.ess_bulk:.0f}, {found.divergences} divergences; raise --tune or --draws, or "
+            "store it with --allow-unconverged"
+        )
+    card = posterior_card(
+        output.resolve().name,
+        model,
+        fitted,
+        files=sources.files,
+        notes=sources.notes,
+        seed=seed,
+        sampler=sampler,
+    )
+    save_posterior(output, fitted.tree, card, posterior_readme(card))
+    emit(posterior_text(card, fitted.tree))

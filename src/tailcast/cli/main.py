@@ -1,0 +1,95 @@
+"""The `tailcast` command: parse, call one library function, render once."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from tailcast.cli.emit import VERBOSITY
+from tailcast.errors import TailcastError
+
+# Typer brings a click of its own from 0.26 on; its error class is reached through a public one.
+_CLICK_ERROR: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+app = typer.Typer(
+    name="tailcast",
+    help="Bayesian latency forecasts for LLM serving: P99 credible intervals and P(SLO miss).",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tailcast {version('tailcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="More on stderr.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    VERBOSITY["level"] = 0 if quiet else 2 if verbose else 1
+
+
+def _register() -> None:
+    from tailcast.cli import catalog, evaluate, fit, posterior, predict, replay, slo
+
+    app.command("predict")(predict.predict)
+    app.command("slo")(slo.slo)
+    app.command("replay")(replay.replay)
+    app.command("evaluate")(evaluate.evaluate)
+    app.command("fit")(fit.fit)
+    app.add_typer(posterior.app, name="posterior")
+    app.add_typer(catalog.app, name="catalog")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with the code that STYLE gives to the outcome.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Instead of ``sys.argv[1:]``.
+
+    Raises
+    ------
+    SystemExit
+        Always: 0 done, 1 the answer is no, 2 usage, 3 bad input, 4 inference failed.
+    """
+    _register()
+    try:
+        outcome = app(args=arguments, standalone_mode=False)
+        sys.stdout.flush()
+        code = outcome if isinstance(outcome, int) else 0
+    except _CLICK_ERROR as error:
+        message = error.format_message()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message)
+            code = 0
+        else:
+            code = _complain(message, 2)
+    except (typer.Abort, KeyboardInterrupt):
+        code = _complain("interrupted; nothing half-written was left", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except TailcastError as error:
+        code = _complain(str(error), error.exit_code)
+    sys.exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"tailcast: {line}", file=sys.stderr)
+    return code

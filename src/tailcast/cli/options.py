@@ -1,0 +1,46 @@
+"""Options that mean the same in every command."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """Rendering of an answer."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="Rendering of the answer.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("-o", "--output", help="File for the answer instead of stdout.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same answer.")]
+DrawsOption = Annotated[
+    int, typer.Option("--draws", min=1, help="Posterior draws; one engine run each.")
+]
+CiProbOption = Annotated[
+    float,
+    typer.Option("--ci-prob", min=0.01, max=0.999, help="Mass of the credible interval (ETI)."),
+]
+PosteriorOption = Annotated[
+    str | None, typer.Option("--posterior", help="Shipped posterior or folder of one.")
+]
+
+
+class Mode(StrEnum):
+    """Engine of a latency model without priors."""
+
+    vllm = "vllm"
+    blis = "blis"
+
+
+ModeOption = Annotated[
+    Mode | None,
+    typer.Option("--mode", help="vllm, or blis: exactly what BLIS answers, a point."),
+]

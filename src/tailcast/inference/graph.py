@@ -1,0 +1,436 @@
+"""From a latency model and evidence to an unsampled `pm.Model`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.inference.emulator import REACH, pair_indices
+from tailcast.inference.evidence import Evidence
+from tailcast.inference.population import free_names, varying
+from tailcast.latency_model import GROUPS, LatencyModel
+from tailcast.streams import stream
+
+Array = NDArray[np.float64]
+
+OFFSET_PREFIX = "offset_"
+SCALE_PREFIX = "scale_"
+
+_UNFOLDED = 4.0
+"""Prior median of the sampled excess: softplus is straight from about 1 upwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stack:
+    """Evidence as padded arrays: runs first, then step sources."""
+
+    level: dict[str, NDArray[np.int64]]
+    deployment: NDArray[np.int64]
+    matrix: Array
+    pad: Array
+    in_clock: Array
+    centre: Array
+    spread: Array
+    weights: Array
+    residual: Array
+    run_of_output: NDArray[np.int64]
+    finish: Array
+    stream: Array
+    is_ttft: Array
+    output_noise: NDArray[np.int64]
+    output_observed: Array
+    clock: Array
+    overhead: Array
+    source_of_row: NDArray[np.int64]
+    row_noise: NDArray[np.int64]
+    row_observed: Array
+    noise_names: tuple[str, ...]
+
+
+def build_model(model: LatencyModel, evidence: Evidence) -> Any:
+    r"""PyMC model of a latency model given evidence.
+
+    Coefficients are ``floor + exp(location + sum of level offsets)``, non-centred; emulated and
+    linear predictions meet the observations in a Student-t likelihood of logs.
+
+    .. math:: \log y = \log f_q(\theta, e, s) + d(e, m) + \varepsilon
+
+    Parameters
+    ----------
+    model : LatencyModel
+        Priors, floors, hierarchy, discrepancy, noise.
+    evidence : Evidence
+        Runs with emulators, and step timings.
+
+    Returns
+    -------
+    pymc.Model
+        Unsampled, with named coords and dims on every variable.
+    """
+    import pymc as pm
+
+    stack = _stack(model, evidence)
+    with pm.Model(coords=_coords(model, evidence, stack)) as graph:
+        for name, (value, dims) in _wave_arrays(stack).items():
+            pm.Data(name, value, dims=dims)
+        log_excess = _log_excess(model, evidence, stack)
+        beta = _coefficients(model, log_excess)
+        speed, ttft = _discrepancy(model, evidence, stack)
+        log_scale = pm.Normal("log_noise", 0.0, 1.0, dims="noise")
+        centre = np.array([model.noise[name].centre for name in stack.noise_names])
+        width = np.array([model.noise[name].sd for name in stack.noise_names])
+        sigma = pm.Deterministic(
+            "noise_scale", centre * pm.math.exp(width * log_scale), dims="noise"
+        )
+        if evidence.runs:
+            _run_likelihood(graph, model, stack, beta, speed, ttft, sigma)
+        if evidence.steps:
+            _step_likelihood(model, evidence, stack, beta, speed, sigma)
+    return graph
+
+
+def _coords(model: LatencyModel, evidence: Evidence, stack: _Stack) -> dict[str, list[str]]:
+    coords = {
+        "coefficient": list(free_names(model)),
+        "deployment": list(evidence.deployments),
+        "run": [run.name for run in evidence.runs],
+        "noise": list(stack.noise_names),
+        "summary": [f"{run.name}/{o.stage}/{o.key}" for run in evidence.runs for o in run.outputs],
+        "timing": [f"{s.name}/{k}" for s in evidence.steps for k in range(len(s.log_observed))],
+    }
+    if evidence.runs:
+        n_effective = stack.centre.shape[1]
+        coords["effective"] = [str(k) for k in range(n_effective)]
+        coords["emulator_feature"] = [str(k) for k in range(stack.weights.shape[1])]
+    for group in GROUPS:
+        names = varying(model, group)
+        if names:
+            coords[group] = list(evidence.levels(group))
+            coords[f"{group}_coefficient"] = list(names)
+    return coords
+
+
+def collapsed_groups(model: LatencyModel, evidence: Evidence) -> tuple[str, ...]:
+    """Groups of which the evidence holds one level only.
+
+    Their offsets cannot be told from the location: they are sampled as one sum, and `split` draws
+    the parts given the sum, which is exact for normal offsets.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With the hierarchy.
+    evidence : Evidence
+        With the levels.
+
+    Returns
+    -------
+    tuple of str
+        Names in `tailcast.latency_model.GROUPS`.
+    """
+    return tuple(g for g in GROUPS if varying(model, g) and len(evidence.levels(g)) == 1)
+
+
+def total_scales(model: LatencyModel, collapsed: tuple[str, ...]) -> Array:
+    """Prior sd of each free coefficient's log excess with the collapsed offsets in it.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With the hierarchy.
+    collapsed : tuple of str
+        Groups sampled together with the location.
+
+    Returns
+    -------
+    ndarray, shape (n_free,)
+        Log units.
+    """
+    free = [model.coefficient(name) for name in free_names(model)]
+    return np.array(
+        [np.hypot(c.sd, np.linalg.norm([c.effects.get(g, 0.0) for g in collapsed])) for c in free]
+    )
+
+
+def _log_excess(model: LatencyModel, evidence: Evidence, stack: _Stack) -> Any:
+    """Log of coefficient over floor by item of evidence.
+
+    What is sampled is the excess itself, folded by a softplus only near zero: step times are
+    linear in it, so the posterior is a straight tube instead of a bent one.
+    """
+    import pymc as pm
+    import pytensor.tensor as pt
+    from pymc.distributions.transforms import log_exp_m1
+
+    names = free_names(model)
+    free = [model.coefficient(name) for name in names]
+    collapsed = collapsed_groups(model, evidence)
+    excess = pm.LogNormal(
+        "excess",
+        np.log(_UNFOLDED),
+        total_scales(model, collapsed),
+        dims="coefficient",
+        default_transform=log_exp_m1,
+    )
+    base = np.log([(c.centre - c.floor) / _UNFOLDED for c in free]) + pt.log(excess)
+    total = pt.tile(base[None, :], (len(stack.deployment), 1))
+    for group in GROUPS:
+        varied = varying(model, group)
+        if not varied or group in collapsed:
+            continue
+        z = pm.Normal(f"{OFFSET_PREFIX}{group}", 0.0, 1.0, dims=(f"{group}_coefficient", group))
+        place = np.zeros((len(varied), len(names)))
+        for k, name in enumerate(varied):
+            place[k, names.index(name)] = model.coefficient(name).effects[group]
+        level = _one_hot(stack.level[group], len(evidence.levels(group)))
+        total = total + pt.dot(pt.dot(level, z.T), place)
+    return total
+
+
+def split(
+    model: LatencyModel, evidence: Evidence, excess: Array, seed: int
+) -> tuple[Array, dict[str, Array]]:
+    """Location and collapsed offsets given their sampled sums.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With the hierarchy.
+    evidence : Evidence
+        With the levels.
+    excess : ndarray, shape (..., n_free)
+        Draws of the variable ``excess``.
+    seed : int
+        Of the random stream.
+
+    Returns
+    -------
+    location : ndarray, shape (..., n_free)
+        Standardised.
+    offsets : dict of str to ndarray, shape (..., n_varying, 1)
+        Standardised, by collapsed group.
+    """
+    rng = stream(seed, "split")
+    names = free_names(model)
+    collapsed = collapsed_groups(model, evidence)
+    parts = np.array(
+        [
+            [
+                model.coefficient(n).sd,
+                *(model.coefficient(n).effects.get(g, 0.0) for g in collapsed),
+            ]
+            for n in names
+        ]
+    )
+    total = np.log(excess / _UNFOLDED)
+    own = rng.standard_normal((*total.shape, parts.shape[1]))
+    variance = (parts**2).sum(axis=1)
+    gap = (total - (own * parts).sum(axis=-1)) / variance
+    own = own + gap[..., None] * parts
+    offsets = {
+        g: own[..., [names.index(n) for n in varying(model, g)], 1 + k][..., None]
+        for k, g in enumerate(collapsed)
+    }
+    return own[..., 0], offsets
+
+
+def _coefficients(model: LatencyModel, log_excess: Any) -> Any:
+    import pytensor.tensor as pt
+
+    names = free_names(model)
+    place = np.zeros((len(names), len(model.names)))
+    for k, name in enumerate(names):
+        place[k, model.names.index(name)] = 1.0
+    fixed = np.array([c.centre if c.fixed else c.floor for c in model.coefficients])
+    return fixed + pt.dot(pt.exp(log_excess), place)
+
+
+def _discrepancy(model: LatencyModel, evidence: Evidence, stack: _Stack) -> tuple[Any, Any]:
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    scale = {}
+    for name, prior in model.discrepancy.items():
+        z = pm.Normal(f"log_scale_{name}", 0.0, 1.0)
+        scale[name] = pm.Deterministic(f"{SCALE_PREFIX}{name}", prior.centre * pt.exp(prior.sd * z))
+    n_item, n_run = len(stack.deployment), len(evidence.runs)
+    speed = pt.zeros(n_item)
+    ttft = pt.zeros(max(n_run, 1))
+    if "deployment" in scale:
+        own = pm.Normal("deployment_speed", 0.0, scale["deployment"], dims="deployment")
+        speed = speed + pt.dot(_one_hot(stack.deployment, len(evidence.deployments)), own)
+    if n_run and "run" in scale:
+        run = pm.Normal("run_speed", 0.0, scale["run"], dims="run")
+        speed = speed + pt.dot(_fixed(np.eye(n_item)[:, :n_run]), run)
+    if n_run and "ttft" in scale:
+        ttft = pm.Normal("run_ttft", 0.0, scale["ttft"], dims="run")
+    return speed, ttft
+
+
+def set_evidence(graph: Any, model: LatencyModel, evidence: Evidence) -> None:
+    """Put the emulators of another wave into a built model, without compiling it again.
+
+    Parameters
+    ----------
+    graph : pymc.Model
+        From `build_model` with evidence on the same runs and outputs.
+    model : LatencyModel
+        The latency model it was built from.
+    evidence : Evidence
+        With new emulators.
+    """
+    import pymc as pm
+
+    arrays = _wave_arrays(_stack(model, evidence))
+    with graph:
+        pm.set_data({name: value for name, (value, _) in arrays.items()})
+
+
+def _one_hot(index: NDArray[np.int64], size: int) -> Any:
+    """Selection as a matrix: products are compiled well, gradients of indexing are not."""
+    return _fixed(np.eye(size)[index])
+
+
+def _fixed(value: Array) -> Any:
+    """Array that the compiled code takes as an input: a constant would be compiled into it."""
+    import pytensor
+
+    return pytensor.shared(np.ascontiguousarray(value, dtype=np.float64))
+
+
+def _wave_arrays(stack: _Stack) -> dict[str, tuple[Array, tuple[str, ...]]]:
+    if not len(stack.residual):
+        return {}
+    return {
+        "emulator_centre": (stack.centre, ("run", "effective")),
+        "emulator_spread": (stack.spread, ("run", "effective")),
+        "emulator_weights": (stack.weights, ("summary", "emulator_feature")),
+        "emulator_residual": (stack.residual, ("summary",)),
+    }
+
+
+def _run_likelihood(
+    graph: Any, model: LatencyModel, stack: _Stack, beta: Any, speed: Any, ttft: Any, sigma: Any
+) -> None:
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    n_run, n_effective = stack.pad.shape
+    effective = (_fixed(stack.matrix) * beta[:n_run, None, :]).sum(axis=-1) + _fixed(stack.pad)
+    log_effective = pt.log(effective) + _fixed(stack.in_clock) * speed[:n_run, None]
+    centre, spread = graph["emulator_centre"], graph["emulator_spread"]
+    z = REACH * pt.tanh((log_effective - centre) / spread / REACH)
+    rows, columns = (_one_hot(index, n_effective) for index in pair_indices(n_effective))
+    pairs = pt.dot(z, rows.T) * pt.dot(z, columns.T)
+    features = pt.concatenate([pt.ones((n_run, 1)), z, pairs], axis=1)
+    of_run = _one_hot(stack.run_of_output, n_run)
+    mean = (graph["emulator_weights"] * pt.dot(of_run, features)).sum(axis=-1)
+    names = model.names
+    extra = pt.zeros(len(stack.finish))
+    for name, times in (("finish", _fixed(stack.finish)), ("stream", _fixed(stack.stream))):
+        if name in names:
+            extra = extra + times * pt.dot(of_run, beta[:n_run, names.index(name)])
+    mean = pt.log(pt.exp(mean) + extra) + _fixed(stack.is_ttft) * pt.dot(of_run, ttft)
+    noise = pt.dot(_one_hot(stack.output_noise, len(stack.noise_names)), sigma)
+    width = pt.sqrt(noise**2 + graph["emulator_residual"] ** 2)
+    pm.StudentT(
+        "log_summary",
+        nu=model.noise_nu,
+        mu=mean,
+        sigma=width,
+        observed=stack.output_observed,
+        dims="summary",
+    )
+
+
+def _step_likelihood(
+    model: LatencyModel, evidence: Evidence, stack: _Stack, beta: Any, speed: Any, sigma: Any
+) -> None:
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    item = _one_hot(len(evidence.runs) + stack.source_of_row, len(stack.deployment))
+    own = pt.dot(item, beta)
+    seconds = pt.exp(pt.dot(item, speed)) * (_fixed(stack.clock) * own).sum(axis=-1)
+    seconds = seconds + (_fixed(stack.overhead) * own).sum(axis=-1)
+    pm.StudentT(
+        "log_timing",
+        nu=model.noise_nu,
+        mu=pt.log(seconds),
+        sigma=pt.dot(_one_hot(stack.row_noise, len(stack.noise_names)), sigma),
+        observed=stack.row_observed,
+        dims="timing",
+    )
+
+
+def _stack(model: LatencyModel, evidence: Evidence) -> _Stack:
+    items = (*evidence.runs, *evidence.steps)
+    outputs = [(r, o) for r, run in enumerate(evidence.runs) for o in run.outputs]
+    rows = [(s, k) for s, source in enumerate(evidence.steps) for k in range(len(source.noise))]
+    used = {o.key for _, o in outputs} | {evidence.steps[s].noise[k] for s, k in rows}
+    names = tuple(name for name in model.noise if name in used)
+    level = {
+        g: np.array([evidence.levels(g).index(item.levels[g]) for item in items], dtype=np.int64)
+        for g in GROUPS
+    }
+    return _Stack(
+        level=level,
+        deployment=np.array([evidence.deployments.index(i.deployment) for i in items]),
+        **_stacked_runs(model, evidence),
+        run_of_output=np.array([r for r, _ in outputs], dtype=np.int64),
+        finish=np.array([o.finish for _, o in outputs]),
+        stream=np.array([o.stream for _, o in outputs]),
+        is_ttft=np.array([float(o.metric == "ttft") for _, o in outputs]),
+        output_noise=np.array([names.index(o.key) for _, o in outputs], dtype=np.int64),
+        output_observed=np.array([o.log_observed for _, o in outputs]),
+        clock=_rows(evidence, "clock", len(model.names)),
+        overhead=_rows(evidence, "overhead", len(model.names)),
+        source_of_row=np.array([s for s, _ in rows], dtype=np.int64),
+        row_noise=np.array(
+            [names.index(evidence.steps[s].noise[k]) for s, k in rows], dtype=np.int64
+        ),
+        row_observed=np.array([evidence.steps[s].log_observed[k] for s, k in rows]),
+        noise_names=names,
+    )
+
+
+def _rows(evidence: Evidence, field: str, width: int) -> Array:
+    parts = [getattr(source, field) for source in evidence.steps]
+    return np.concatenate(parts) if parts else np.zeros((0, width))
+
+
+def _stacked_runs(model: LatencyModel, evidence: Evidence) -> dict[str, Array]:
+    """Pad every run to the same number of effective numbers; a padded one stands at its centre."""
+    runs = evidence.runs
+    n_effective = max((len(run.matrix) for run in runs), default=0)
+    rows, columns = pair_indices(n_effective)
+    shape = (len(runs), n_effective)
+    out = {
+        "matrix": np.zeros((*shape, len(model.names))),
+        "pad": np.ones(shape),
+        "in_clock": np.zeros(shape),
+        "centre": np.zeros(shape),
+        "spread": np.ones(shape),
+    }
+    weights, residual = [], []
+    for r, run in enumerate(runs):
+        n = len(run.matrix)
+        out["matrix"][r, :n] = run.matrix
+        out["pad"][r, :n] = 0.0
+        out["in_clock"][r, :n] = run.in_clock
+        out["centre"][r, :n] = run.emulator.centre
+        out["spread"][r, :n] = run.emulator.spread
+        own_rows, own_columns = pair_indices(n)
+        own = {(i, j): k for k, (i, j) in enumerate(zip(own_rows, own_columns, strict=True))}
+        for o in range(len(run.outputs)):
+            full = np.zeros(1 + n_effective + len(rows))
+            full[: 1 + n] = run.emulator.weights[o, : 1 + n]
+            for k, pair in enumerate(zip(rows, columns, strict=True)):
+                if pair in own:
+                    full[1 + n_effective + k] = run.emulator.weights[o, 1 + n + own[pair]]
+            weights.append(full)
+            residual.append(run.emulator.residual[o])
+    out["weights"] = np.array(weights).reshape(len(weights), 1 + n_effective + len(rows))
+    out["residual"] = np.array(residual)
+    return out

@@ -1,0 +1,276 @@
+"""The hierarchy in numpy: from draws of the population to coefficients of one deployment.
+
+The same arithmetic stands once in numpy (prior designs, predictions) and once in PyTensor
+(`tailcast.inference.graph`); a test holds the two equal.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.coefficients import Coefficients
+from tailcast.deployment import Deployment
+from tailcast.latency_model import GROUPS, LatencyModel
+from tailcast.streams import stream
+
+Array = NDArray[np.float64]
+
+
+def group_levels(deployment: Deployment) -> dict[str, str]:
+    """Level of a deployment in each group that coefficients may vary by.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        LLM, accelerator, parallelism, engine.
+
+    Returns
+    -------
+    dict of str to str
+        By name in `tailcast.latency_model.GROUPS`.
+    """
+    version = ".".join(deployment.engine.version.split(".")[:2])
+    return {
+        "accelerator": deployment.accelerator.name,
+        "interconnect": f"{deployment.accelerator.name}-tp{deployment.tensor_parallel}",
+        "engine_version": f"{deployment.engine.name}-{version}",
+        "family": f"{deployment.llm.family}-{deployment.weight_dtype}",
+        "llm": deployment.llm.name,
+    }
+
+
+def deployment_key(deployment: Deployment) -> str:
+    """Name under which a deployment's own speed is remembered.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        LLM, accelerator, parallelism, engine.
+
+    Returns
+    -------
+    str
+        LLM, weights, accelerator, TP and engine version.
+    """
+    levels = group_levels(deployment)
+    return (
+        f"{deployment.llm.name}/{deployment.weight_dtype}/{deployment.accelerator.name}"
+        f"/tp{deployment.tensor_parallel}/{levels['engine_version']}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """Draws of everything that is not specific to one prediction.
+
+    Parameters
+    ----------
+    latency_model : LatencyModel
+        Whose hierarchy this is.
+    location : ndarray, shape (n_draw, n_coefficient)
+        Standardised population offsets of the free coefficients.
+    offsets : mapping of str to ndarray, shape (n_draw, n_varying, n_level)
+        Standardised level offsets by group; the varying coefficients are `varying(model, group)`.
+    levels : mapping of str to sequence of str
+        Level names by group.
+    deployment : ndarray, shape (n_draw, n_deployment)
+        Log speed of each known deployment.
+    deployments : sequence of str
+        Their keys.
+    scale : mapping of str to ndarray, shape (n_draw,)
+        Scale of each discrepancy: deployment, run, ttft.
+    noise : mapping of str to ndarray, shape (n_draw,)
+        Observation scale by ``"metric.statistic"``.
+    """
+
+    latency_model: LatencyModel
+    location: Array
+    offsets: Mapping[str, Array]
+    levels: Mapping[str, Sequence[str]]
+    deployment: Array
+    deployments: Sequence[str]
+    scale: Mapping[str, Array]
+    noise: Mapping[str, Array]
+
+    @property
+    def n_draw(self) -> int:
+        """Number of draws."""
+        return len(self.location)
+
+
+def free_names(model: LatencyModel) -> tuple[str, ...]:
+    """Coefficients with a prior, in the model's order.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        Any latency model.
+
+    Returns
+    -------
+    tuple of str
+        Names.
+    """
+    return tuple(c.name for c in model.coefficients if not c.fixed)
+
+
+def varying(model: LatencyModel, group: str) -> tuple[str, ...]:
+    """Coefficients that vary by a group, in the model's order.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        Any latency model.
+    group : str
+        Name in `tailcast.latency_model.GROUPS`.
+
+    Returns
+    -------
+    tuple of str
+        Names.
+    """
+    return tuple(c.name for c in model.coefficients if not c.fixed and group in c.effects)
+
+
+def prior_population(model: LatencyModel, n_draw: int, seed: int) -> Population:
+    """Draws of the population from its prior, with no known level.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With priors.
+    n_draw : int
+        Number of draws.
+    seed : int
+        Of the random stream.
+
+    Returns
+    -------
+    Population
+        Without levels and deployments, so every prediction draws new ones.
+    """
+    rng = stream(seed, "prior", model.name)
+    scale = {
+        k: s.centre * np.exp(s.sd * rng.standard_normal(n_draw))
+        for k, s in model.discrepancy.items()
+    }
+    noise = {
+        k: s.centre * np.exp(s.sd * rng.standard_normal(n_draw)) for k, s in model.noise.items()
+    }
+    return Population(
+        latency_model=model,
+        location=rng.standard_normal((n_draw, len(free_names(model)))),
+        offsets={g: np.zeros((n_draw, len(varying(model, g)), 0)) for g in GROUPS},
+        levels=dict.fromkeys(GROUPS, ()),
+        deployment=np.zeros((n_draw, 0)),
+        deployments=(),
+        scale=scale,
+        noise=noise,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentDraws:
+    """Draws of one prediction: coefficients with their speed, and the TTFT discrepancy.
+
+    Parameters
+    ----------
+    coefficients : Coefficients
+        Of this deployment, speed included.
+    ttft : ndarray, shape (n_draw,)
+        Log discrepancy of TTFT.
+    new_levels : tuple of str
+        Groups whose level the posterior has never seen.
+    known_deployment : bool
+        Whether the posterior knows this very deployment.
+    """
+
+    coefficients: Coefficients
+    ttft: Array
+    new_levels: tuple[str, ...]
+    known_deployment: bool
+
+
+def deployment_draws(
+    population: Population, deployment: Deployment, seed: int, *, with_discrepancy: bool = True
+) -> DeploymentDraws:
+    """Coefficients of a deployment, drawn from the population.
+
+    A level that the population knows is used; a new one draws new offsets, and so does the speed
+    of a new deployment. Every prediction draws its own run effect and TTFT discrepancy.
+
+    Parameters
+    ----------
+    population : Population
+        Prior or posterior draws.
+    deployment : Deployment
+        What to predict.
+    seed : int
+        Of the streams for new levels, new deployment, run and TTFT.
+    with_discrepancy : bool
+        Whether deployment, run and TTFT discrepancies are drawn; False trusts the law.
+
+    Returns
+    -------
+    DeploymentDraws
+        One row a draw.
+    """
+    model, n = population.latency_model, population.n_draw
+    wanted = group_levels(deployment)
+    log_excess = {
+        name: _log_centre(model, name) + model.coefficient(name).sd * population.location[:, k]
+        for k, name in enumerate(free_names(model))
+    }
+    new: list[str] = []
+    for group in GROUPS:
+        names = varying(model, group)
+        known = wanted[group] in population.levels[group]
+        if names and not known and _matters(group, deployment):
+            new.append(group)
+        if known:
+            column = population.offsets[group][
+                :, :, list(population.levels[group]).index(wanted[group])
+            ]
+        else:
+            rng = stream(seed, "level", group, wanted[group])
+            column = rng.standard_normal((n, len(names)))
+        for k, name in enumerate(names):
+            log_excess[name] = (
+                log_excess[name] + model.coefficient(name).effects[group] * column[:, k]
+            )
+    values = {
+        c.name: np.full(n, c.centre) if c.fixed else c.floor + np.exp(log_excess[c.name])
+        for c in model.coefficients
+    }
+    key = deployment_key(deployment)
+    known_deployment = key in population.deployments
+    speed, ttft = np.zeros(n), np.zeros(n)
+    if with_discrepancy and population.scale:
+        if known_deployment:
+            speed = population.deployment[:, list(population.deployments).index(key)]
+        else:
+            fresh = stream(seed, "deployment", key).standard_normal(n)
+            speed = population.scale["deployment"] * fresh
+        speed = speed + population.scale["run"] * stream(seed, "run").standard_normal(n)
+        ttft = population.scale["ttft"] * stream(seed, "ttft").standard_normal(n)
+    return DeploymentDraws(
+        coefficients=Coefficients(latency_model=model, values=values, speed=np.exp(speed)),
+        ttft=ttft,
+        new_levels=tuple(new),
+        known_deployment=known_deployment,
+    )
+
+
+def _log_centre(model: LatencyModel, name: str) -> float:
+    coefficient = model.coefficient(name)
+    return float(np.log(coefficient.centre - coefficient.floor))
+
+
+def _matters(group: str, deployment: Deployment) -> bool:
+    if group == "interconnect":
+        return deployment.tensor_parallel > 1
+    if group == "family":
+        return deployment.llm.is_moe
+    return True

@@ -1,0 +1,191 @@
+"""Between samples and stored groups: DataTree in, `Population` and `Evidence` out, and back."""
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from tailcast.errors import InputError
+from tailcast.inference.emulator import Emulator
+from tailcast.inference.evidence import Evidence, Output, RunEvidence, StepEvidence
+from tailcast.inference.population import Population, varying
+from tailcast.latency_model import GROUPS, LatencyModel
+
+_RUN_ARRAYS = ("matrix", "in_clock", "batch_range")
+_STEP_ARRAYS = ("clock", "overhead", "log_observed")
+
+
+def population_of(tree: xr.DataTree, model: LatencyModel, group: str = "posterior") -> Population:
+    """Population draws of a fitted posterior, chains pooled.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        With the group, as `tailcast.inference.fit` makes it.
+    model : LatencyModel
+        The latency model that was fitted.
+    group : str
+        ``"posterior"`` or ``"prior"``.
+
+    Returns
+    -------
+    Population
+        One row a draw, chain by chain.
+
+    Raises
+    ------
+    InputError
+        If a variable is missing: the file is no posterior of this model.
+    """
+    data = tree[group].to_dataset()
+    for name in ("location", "noise_scale"):
+        if name not in data:
+            raise InputError(f"posterior has no variable {name!r}; was it made by tailcast fit?")
+    offsets, levels = {}, {}
+    for name in GROUPS:
+        names = varying(model, name)
+        key = f"offset_{name}"
+        if key in data:
+            offsets[name] = _pooled(data[key])
+            levels[name] = tuple(str(v) for v in data[name].values)
+        else:
+            levels[name] = ()
+            offsets[name] = np.zeros((data.sizes["chain"] * data.sizes["draw"], len(names), 0))
+    noise = _pooled(data["noise_scale"])
+    known = "deployment_speed" in data
+    return Population(
+        latency_model=model,
+        location=_pooled(data["location"]),
+        offsets=offsets,
+        levels=levels,
+        deployment=_pooled(data["deployment_speed"]) if known else np.zeros((len(noise), 0)),
+        deployments=tuple(str(v) for v in data["deployment"].values) if known else (),
+        scale={
+            str(key).removeprefix("scale_"): _pooled(data[key])
+            for key in data
+            if str(key).startswith("scale_")
+        },
+        noise={str(name): noise[:, k] for k, name in enumerate(data["noise"].values)},
+    )
+
+
+def _pooled(variable: xr.DataArray) -> NDArray[np.float64]:
+    values = np.asarray(variable.values, dtype=np.float64)
+    return values.reshape(-1, *values.shape[2:])
+
+
+def evidence_tree(evidence: Evidence) -> xr.DataTree:
+    """Evidence as a group to be stored beside the posterior.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Runs with emulators, step timings.
+
+    Returns
+    -------
+    xarray.DataTree
+        One child a run or step source.
+    """
+    children: dict[str, xr.DataTree] = {}
+    for k, run in enumerate(evidence.runs):
+        emulator = run.emulator
+        arrays: dict[str, Any] = {name: getattr(run, name) for name in _RUN_ARRAYS}
+        arrays |= {n: getattr(emulator, n) for n in ("centre", "spread", "weights", "residual")}
+        arrays["log_observed"] = np.array([o.log_observed for o in run.outputs])
+        arrays["finish"] = np.array([o.finish for o in run.outputs])
+        arrays["stream"] = np.array([o.stream for o in run.outputs])
+        outputs = [f"{o.stage}/{o.metric}/{o.stat}" for o in run.outputs]
+        children[f"run_{k:03d}"] = _child(run, arrays, {"outputs": json.dumps(outputs)})
+    for k, source in enumerate(evidence.steps):
+        arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
+        noise = {"noise": json.dumps(list(source.noise))}
+        children[f"step_{k:03d}"] = _child(source, arrays, noise)
+    return xr.DataTree(children=children)
+
+
+def _child(
+    item: RunEvidence | StepEvidence, arrays: dict[str, Any], attrs: dict[str, str]
+) -> xr.DataTree:
+    dataset = xr.Dataset(
+        {
+            name: (tuple(f"{name}_{axis}" for axis in range(np.ndim(value))), np.asarray(value))
+            for name, value in arrays.items()
+        },
+        attrs={
+            "name": item.name,
+            "deployment": item.deployment,
+            "levels": json.dumps(dict(item.levels), sort_keys=True),
+            **attrs,
+        },
+    )
+    return xr.DataTree(dataset=dataset)
+
+
+def evidence_of(tree: xr.DataTree) -> Evidence:
+    """Evidence that a posterior was conditioned on.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        With the group ``evidence``.
+
+    Returns
+    -------
+    Evidence
+        Ready to be extended and fitted again.
+
+    Raises
+    ------
+    InputError
+        If the posterior carries none.
+    """
+    if "evidence" not in tree.children:
+        raise InputError("posterior carries no evidence group; it cannot be updated or checked")
+    runs, steps = [], []
+    for name, child in tree["evidence"].children.items():
+        data = child.to_dataset()
+        common: dict[str, Any] = {
+            "name": data.attrs["name"],
+            "deployment": data.attrs["deployment"],
+            "levels": json.loads(data.attrs["levels"]),
+        }
+        if name.startswith("run_"):
+            runs.append(_run(data, common))
+        else:
+            arrays = {key: _values(data, key) for key in _STEP_ARRAYS}
+            steps.append(StepEvidence(**common, **arrays, noise=json.loads(data.attrs["noise"])))
+    return Evidence(runs=tuple(runs), steps=tuple(steps))
+
+
+def _values(data: xr.Dataset, name: str) -> NDArray[np.float64]:
+    return np.asarray(data[name].values, dtype=np.float64)
+
+
+def _run(data: xr.Dataset, common: dict[str, Any]) -> RunEvidence:
+    outputs = []
+    for k, text in enumerate(json.loads(data.attrs["outputs"])):
+        stage, metric, stat = text.split("/")
+        outputs.append(
+            Output(
+                stage=int(stage),
+                metric=metric,
+                stat=stat,
+                log_observed=float(data["log_observed"].values[k]),
+                finish=float(data["finish"].values[k]),
+                stream=float(data["stream"].values[k]),
+            )
+        )
+    emulator = Emulator(
+        **{name: _values(data, name) for name in ("centre", "spread", "weights", "residual")}
+    )
+    return RunEvidence(
+        **common,
+        matrix=_values(data, "matrix"),
+        in_clock=data["in_clock"].values.astype(bool),
+        emulator=emulator,
+        outputs=tuple(outputs),
+        batch_range=_values(data, "batch_range"),
+    )

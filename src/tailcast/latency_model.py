@@ -1,0 +1,275 @@
+"""Latency models as data: coefficients, units, priors, physical floors, hierarchy, discrepancy."""
+
+import hashlib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tailcast.artifacts import artifact_folder
+from tailcast.basis import BASIS_NAMES
+from tailcast.errors import InputError, near_name
+
+OVERHEADS = ("ingest", "finish", "stream", "schedule_lag")
+"""Coefficients that never enter the step clock."""
+
+GROUPS = ("accelerator", "interconnect", "engine_version", "family", "llm")
+"""What coefficients may vary by."""
+
+DISCREPANCIES = ("deployment", "run", "ttft")
+"""Random effects of a whole prediction: step speed by deployment and by run, TTFT by run."""
+
+_COEFFICIENT_KEYS = {"basis", "unit", "floor", "centre", "sd", "value", "effects", "reference"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Log-normal prior of a positive scale.
+
+    Parameters
+    ----------
+    centre : float
+        Prior median.
+    sd : float
+        Standard deviation of the log.
+    """
+
+    centre: float
+    sd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """One coefficient of a latency model.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its model.
+    basis : str
+        Name in `tailcast.basis.BASIS_NAMES`, or one of `OVERHEADS`.
+    unit : str
+        ``"1"`` for roofline terms, ``"s"`` for overheads, ``"step"`` for the lag.
+    floor : float
+        Physical lower bound; 1 for a time at the datasheet's peak that can bind.
+    centre : float
+        Prior median, or the value itself where `sd` is 0.
+    sd : float
+        Standard deviation of ``log(value - floor)``; 0 for a fixed coefficient.
+    effects : mapping of str to float
+        Group name to the sd of that group's offset of ``log(value - floor)``.
+    reference : str
+        Where basis and prior come from.
+    """
+
+    name: str
+    basis: str
+    unit: str
+    floor: float
+    centre: float
+    sd: float
+    effects: Mapping[str, float]
+    reference: str
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the coefficient has a value instead of a prior."""
+        return self.sd == 0
+
+    @property
+    def is_overhead(self) -> bool:
+        """Whether the coefficient stays out of the step clock."""
+        return self.basis in OVERHEADS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyModel:
+    """A latency model read from ``model.toml``.
+
+    Parameters
+    ----------
+    name : str
+        Folder name of the model.
+    version : int
+        Version stated in the file.
+    mode : str
+        Engine that runs it: ``"vllm"`` or ``"blis"``.
+    coefficients : tuple of Coefficient
+        In the file's order.
+    discrepancy : mapping of str to Scale
+        Prior of the scale of each of `DISCREPANCIES`.
+    noise : mapping of str to Scale
+        Prior of the observation scale by ``"metric.statistic"``.
+    noise_nu : float
+        Degrees of freedom of the Student-t observation error.
+    sha256 : str
+        Hash of the file.
+    """
+
+    name: str
+    version: int
+    mode: str
+    coefficients: tuple[Coefficient, ...]
+    discrepancy: Mapping[str, Scale]
+    noise: Mapping[str, Scale]
+    noise_nu: float
+    sha256: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Coefficient names in order."""
+        return tuple(c.name for c in self.coefficients)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no coefficient has a prior."""
+        return all(c.fixed for c in self.coefficients)
+
+    def coefficient(self, name: str) -> Coefficient:
+        """Coefficient of that name.
+
+        Parameters
+        ----------
+        name : str
+            Coefficient name.
+
+        Returns
+        -------
+        Coefficient
+            With that name.
+
+        Raises
+        ------
+        InputError
+            If the model has none.
+        """
+        for coefficient in self.coefficients:
+            if coefficient.name == name:
+                return coefficient
+        raise InputError(
+            f"latency model {self.name!r} has no coefficient {name!r}; {near_name(name, self.names)}"
+        )
+
+
+def load_latency_model(name: str) -> LatencyModel:
+    """Read a latency model.
+
+    Parameters
+    ----------
+    name : str
+        Shipped name, or the path of a folder with a ``model.toml``.
+
+    Returns
+    -------
+    LatencyModel
+        Checked.
+
+    Raises
+    ------
+    UsageError
+        If there is no such model.
+    InputError
+        If the file is malformed: unknown key, missing value, impossible number.
+    """
+    path = artifact_folder("models", name) / "model.toml"
+    try:
+        raw = path.read_bytes()
+        content = tomllib.loads(raw.decode())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error
+    header = content.get("model", {})
+    entries = content.get("coefficients", {})
+    if not isinstance(entries, dict) or not entries:
+        raise InputError(f"{path}: no [coefficients.<name>] table")
+    noise = dict(content.get("noise", {}))
+    nu = float(noise.pop("nu", 4.0))
+    return LatencyModel(
+        name=str(header.get("name", path.parent.name)),
+        version=int(header.get("version", 1)),
+        mode=str(header.get("mode", "vllm")),
+        coefficients=tuple(
+            _coefficient(path, key, value, any_basis=header.get("mode") == "blis")
+            for key, value in entries.items()
+        ),
+        discrepancy={
+            k: _scale(path, f"discrepancy.{k}", v) for k, v in _discrepancies(path, content)
+        },
+        noise={k: _scale(path, f"noise.{k}", v) for k, v in noise.items()},
+        noise_nu=nu,
+        sha256=hashlib.sha256(raw).hexdigest(),
+    )
+
+
+def _discrepancies(path: Path, content: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    entries = content.get("discrepancy", {})
+    for key in entries:
+        if key not in DISCREPANCIES:
+            raise InputError(
+                f"{path}: unknown discrepancy {key!r}; {near_name(key, DISCREPANCIES)}"
+            )
+    return list(entries.items())
+
+
+def _number(path: Path, where: str, value: Any, *, low: float = 0.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{path}: {where} must be a number, got {value!r}")
+    if not (math.isfinite(value) and value >= low):
+        raise InputError(f"{path}: {where} must be finite and at least {low:g}, got {value!r}")
+    return float(value)
+
+
+def _scale(path: Path, where: str, entry: Any) -> Scale:
+    if not isinstance(entry, dict) or set(entry) != {"centre", "sd"}:
+        raise InputError(f"{path}: {where} needs exactly the keys centre and sd, got {entry!r}")
+    return Scale(
+        centre=_number(path, f"{where}.centre", entry["centre"]),
+        sd=_number(path, f"{where}.sd", entry["sd"]),
+    )
+
+
+def _coefficient(
+    path: Path, name: str, entry: Mapping[str, Any], *, any_basis: bool
+) -> Coefficient:
+    where = f"coefficients.{name}"
+    for key in entry:
+        if key not in _COEFFICIENT_KEYS:
+            raise InputError(
+                f"{path}: {where} has the unknown key {key!r}; {near_name(key, _COEFFICIENT_KEYS)}"
+            )
+    basis = str(entry.get("basis", name))
+    if basis not in BASIS_NAMES and basis not in OVERHEADS and not any_basis:
+        hint = near_name(basis, (*BASIS_NAMES, *OVERHEADS))
+        raise InputError(f"{path}: {where} names the unknown basis {basis!r}; {hint}")
+    fixed = "value" in entry
+    if fixed == ("centre" in entry):
+        raise InputError(f"{path}: {where} needs either value or centre and sd")
+    floor = _number(path, f"{where}.floor", entry.get("floor", 0.0))
+    centre = _number(path, f"{where}.centre", entry["value"] if fixed else entry["centre"])
+    sd = 0.0 if fixed else _number(path, f"{where}.sd", entry.get("sd"), low=1e-6)
+    if not fixed and not centre > floor:
+        raise InputError(
+            f"{path}: {where} has centre {centre:g}, which must exceed floor {floor:g}"
+        )
+    effects = {str(k): _number(path, f"{where}.effects.{k}", v) for k, v in _pairs(entry)}
+    for group in effects:
+        if group not in GROUPS:
+            raise InputError(f"{path}: {where} varies by {group!r}; {near_name(group, GROUPS)}")
+    return Coefficient(
+        name=name,
+        basis=basis,
+        unit=str(entry.get("unit", "1")),
+        floor=floor,
+        centre=centre,
+        sd=sd,
+        effects=effects,
+        reference=str(entry.get("reference", "")),
+    )
+
+
+def _pairs(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    effects = entry.get("effects", {})
+    return list(effects.items())

@@ -1,0 +1,253 @@
+"""Posteriors on disk: a netCDF DataTree with a card; saving, loading, listing."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from tailcast.artifacts import DEFAULT_POSTERIOR, artifact_folder, artifact_names
+from tailcast.errors import InputError, UsageError
+from tailcast.inference.evidence import Evidence
+from tailcast.inference.population import Population
+from tailcast.inference.tree import evidence_of, population_of
+from tailcast.latency_model import LatencyModel, load_latency_model
+
+FILE = "posterior.nc"
+CARD = "card.json"
+MAX_BYTES = 1_000_000
+"""A shipped posterior is at most this large."""
+
+_CARD_KEYS = ("schema", "name", "latency_model", "model_sha256", "scope", "method", "seed")
+_SINGLE = {"posterior", "prior", "sample_stats"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """A fitted posterior with its latency model and card.
+
+    Parameters
+    ----------
+    name : str
+        Name or path it was loaded by.
+    latency_model : LatencyModel
+        The model whose coefficients it holds.
+    population : Population
+        Its draws.
+    card : mapping
+        Provenance, scope, diagnostics, checks.
+    path : pathlib.Path
+        Folder.
+    """
+
+    name: str
+    latency_model: LatencyModel
+    population: Population
+    card: Mapping[str, Any]
+    path: Path
+
+    def tree(self) -> xr.DataTree:
+        """All groups, for ArviZ.
+
+        Returns
+        -------
+        xarray.DataTree
+            Groups posterior, prior, sample_stats, observed_data, evidence, emulator_check.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read.
+        """
+        return read_tree(self.path / FILE)
+
+    def evidence(self) -> Evidence:
+        """What the posterior was conditioned on.
+
+        Returns
+        -------
+        Evidence
+            Runs with emulators, step timings.
+
+        Raises
+        ------
+        InputError
+            If the file carries none.
+        """
+        return evidence_of(self.tree())
+
+
+def read_tree(path: Path) -> xr.DataTree:
+    """Read a stored DataTree into memory.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        netCDF file.
+
+    Returns
+    -------
+    xarray.DataTree
+        Detached from the file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, truncated or no netCDF.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; is {path.parent.name!r} a posterior folder?")
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as stored:
+            return stored.load()
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{path}: not a readable posterior ({reason}); fetch or fit it again"
+        ) from (error)
+
+
+def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
+    """Load a posterior and the latency model it belongs to.
+
+    Parameters
+    ----------
+    name : str
+        Shipped name, or the path of a folder.
+
+    Returns
+    -------
+    Posterior
+        With its draws in memory.
+
+    Raises
+    ------
+    UsageError
+        If there is no such posterior.
+    InputError
+        If card or file is malformed, or the latency model has changed since the fit.
+    """
+    folder = artifact_folder("posteriors", name)
+    card = _read_card(folder / CARD)
+    model = load_latency_model(str(card["latency_model"]))
+    if model.sha256 != card["model_sha256"]:
+        raise InputError(
+            f"{folder / CARD}: fitted with another version of latency model {model.name!r} "
+            f"(hash {str(card['model_sha256'])[:12]}, now {model.sha256[:12]}); fit it again"
+        )
+    tree = read_tree(folder / FILE)
+    if "posterior" not in tree.children:
+        raise InputError(f"{folder / FILE}: has no group 'posterior'; fit it again")
+    return Posterior(
+        name=name,
+        latency_model=model,
+        population=population_of(tree, model),
+        card=card,
+        path=folder,
+    )
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    try:
+        card = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read; is this a posterior folder?") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}); fit the posterior again") from error
+    if not isinstance(card, dict):
+        raise InputError(f"{path}: a card is a JSON object, got {type(card).__name__}")
+    for key in _CARD_KEYS:
+        if key not in card:
+            raise InputError(f"{path}: card lacks {key!r}; fit the posterior again")
+    return card
+
+
+def posterior_names() -> list[str]:
+    """Names of the shipped posteriors.
+
+    Returns
+    -------
+    list of str
+        Sorted.
+    """
+    return artifact_names("posteriors")
+
+
+def save_posterior(folder: Path, tree: xr.DataTree, card: Mapping[str, Any], readme: str) -> None:
+    """Write a posterior folder; each file appears whole or not at all.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Created where missing; an existing posterior in it is replaced.
+    tree : xarray.DataTree
+        Groups to store. Volatile attributes are stripped, so that equal draws give equal bytes.
+    card : mapping
+        Provenance; written last, so a folder with a card is complete.
+    readme : str
+        Text of the folder's README.md.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be written or holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; give a folder for the posterior")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / CARD).is_file():
+        raise UsageError(f"{folder}: is not empty and holds no posterior; give a new folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / FILE, _netcdf(tree))
+        _write(folder / "README.md", readme.encode())
+        _write(folder / CARD, (json.dumps(card, indent=2, sort_keys=True) + "\n").encode())
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _netcdf(tree: xr.DataTree) -> bytes:
+    """Bytes of a DataTree: float32 draws, compressed, without clocks or volatile attributes."""
+    stored = xr.DataTree.from_dict(
+        {node.path: _stored(node) for node in tree.subtree if node.path != "/"}
+    )
+    encoding = {
+        node.path: {
+            str(name): {"zlib": True, "complevel": 6, "shuffle": True}
+            for name, variable in node.to_dataset(inherit=False).variables.items()
+            if variable.dtype.kind in "fiub" and variable.ndim
+        }
+        for node in stored.subtree
+        if node.path != "/"
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / FILE
+        stored.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+        return path.read_bytes()
+
+
+def _stored(node: xr.DataTree) -> xr.Dataset:
+    data = node.to_dataset(inherit=False)
+    group = node.path.strip("/").split("/")[0]
+    if group in _SINGLE:
+        data = data.map(
+            lambda v: v.astype(np.float32) if v.dtype == np.float64 else v, keep_attrs=False
+        )
+    keep = data.attrs if group == "evidence" else {}
+    return data.assign_attrs({}).drop_attrs(deep=True).assign_attrs(keep)
