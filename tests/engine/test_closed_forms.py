@@ -387,3 +387,24 @@ def test_a_closed_loop_without_overheads_never_misses_a_beat(run: RunEngine) -> 
     table = request_table(np.zeros(4), 3, 3, parent=np.array([-1, 0, 1, 2]))
     out = run(table, Limits(), law)
     np.testing.assert_array_equal(out.scheduled[1:], out.finish[:-1])
+
+
+@both_engines
+@pytest.mark.parametrize("step", [0.0137, 0.1, 0.3])
+@pytest.mark.parametrize("finish", [0.0, 1e-3, 0.0014977])
+def test_users_answered_together_come_back_together(
+    run: RunEngine, step: float, finish: float
+) -> None:
+    """Rounding must not tear apart who gets the last token of the same step."""
+    n = 50
+    first = np.sort(stream(5, "together").uniform(0.1 * step, 0.9 * step, size=n))
+    law = StepLaw.single(per_step=step, finish=finish, stream=1e-5, ingest=3e-3)
+    table = request_table(
+        np.concatenate([[0.0], first, np.zeros(n)]),
+        7,
+        np.concatenate([[2], np.full(2 * n, 9)]),
+        parent=np.concatenate([np.full(n + 1, -1), np.arange(1, n + 1)]),
+    )
+    out = run(table, Limits(), law)
+    assert np.unique(out.finish[1 : n + 1]).size == 1
+    assert np.unique(out.scheduled[n + 1 :]).size == 1
