@@ -71,15 +71,19 @@ def through_files(folder: Path, trace: Trace) -> Trace:
     return read_trace(folder / "run.yaml", folder / "run.csv")
 
 
-def by_name(names: list[str], records: RequestRecords) -> dict[str, tuple[float, ...]]:
+Rows = dict[str, tuple[str, ...]]
+
+
+def by_name(names: list[str], records: RequestRecords) -> Rows:
+    """Every record but the arrival, printed in full so that NaN equals NaN."""
     columns = [getattr(records, f.name).tolist() for f in fields(records) if f.name != "arrival"]
     rows = zip(*columns, strict=True)
-    return {name: tuple(map(str, row)) for name, row in zip(names, rows, strict=True)}
+    return {name: tuple(repr(cell) for cell in row) for name, row in zip(names, rows, strict=True)}
 
 
 def served_twice(
     folder: Path, table: RequestTable, limits: Limits, law: StepLaw, sessions: str
-) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[float, ...]]]:
+) -> tuple[Rows, Rows]:
     """Records of a run and of the replay of its export, by request."""
     run = simulate(table, limits, law, records=True).records
     assert run is not None

@@ -18,8 +18,8 @@ from tailcast.engine.blis.step_time import MAX_INT64
 from tailcast.engine.deployment_limits import deployment_limits
 from tailcast.engine.fixed_law import fixed_law
 from tailcast.engine.point_model import ROOFLINE, PointModel
-from tailcast.engine.result import METRICS, RequestRecords
-from tailcast.engine.run import EngineResult, simulate
+from tailcast.engine.result import METRICS, EngineResult, RequestRecords
+from tailcast.engine.run import simulate
 from tailcast.request import RequestTable
 from tailcast.step_law import StepLaw
 

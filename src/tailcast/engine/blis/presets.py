@@ -64,7 +64,13 @@ class GaussianLength:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlisPreset:
-    """Prompt and output lengths of one named workload."""
+    """Prompt and output lengths of one named workload.
+
+    Parameters
+    ----------
+    prompt, output : GaussianLength
+        In tokens.
+    """
 
     prompt: GaussianLength
     output: GaussianLength
