@@ -10,7 +10,7 @@ from tailcast.engine._state import (
     DECODE,
     FREE,
     FULL,
-    NO_BLOCKS,
+    NO_ROOM,
     NONE,
     OPEN,
     PREFILL,
@@ -444,14 +444,16 @@ def _admissions(w: int, budget: int) -> None:
         start = hit * run.block
         tokens = target - start
         if tokens > budget and not run.chunked:
-            run.blocked = FULL
+            run.blocked = NO_ROOM
+            run.lost_hit = 0
             return
         if run.threshold > 0:
             tokens = min(tokens, run.threshold)
         tokens = min(tokens, budget)
         need = blocks(start + tokens, run.block) - hit
         if need + (_free_hits(w, row, hit) if hit > 0 else 0) > run.free:
-            run.blocked = NO_BLOCKS
+            run.blocked = NO_ROOM
+            run.lost_hit = hit
             return
         _admit(w, row, hit, tokens, need)
         budget -= tokens

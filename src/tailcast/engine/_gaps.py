@@ -39,12 +39,21 @@ def _count_run(s: Any, weight: int, origin: int, shift: int, histogram: int) -> 
     if b0 == top and low >= origin:
         whole_at(histogram, b0).value += weight * s.count
         return
-    done = _reach(s.first, s.slope, s.count, value_of(origin)) if low < origin else 0
-    for b in range(b0, min(top, N_BIN - 1) + 1):
-        edge = value_of(origin + ((b + 1) << shift))
-        below = _reach(s.first, s.slope, s.count, edge)
-        whole_at(histogram, b).value += weight * (below - done)
-        done = below
+    start = _reach(s.first, s.slope, s.count, value_of(origin)) if low < origin else 0
+    b1 = min(top, N_BIN - 1)
+    stop = s.count
+    if top > b1:
+        stop = _reach(s.first, s.slope, s.count, value_of(origin + (N_BIN << shift)))
+    if stop - start < 2 * (b1 - b0):
+        for j in range(start, stop):
+            b = (key_of(s.first + s.slope * j) - origin) >> shift
+            whole_at(histogram, b).value += weight
+        return
+    for b in range(b0, b1):
+        below = _reach(s.first, s.slope, s.count, value_of(origin + ((b + 1) << shift)))
+        whole_at(histogram, b).value += weight * (below - start)
+        start = below
+    whole_at(histogram, b1).value += weight * (stop - start)
 
 
 @compiled
@@ -193,7 +202,9 @@ def _prepare(w: int, a: int) -> None:
         least = min(least, key)
         greatest = max(greatest, key)
     ask.origin = least
-    ask.shift = shift_for(greatest - least)
+    # many distinct gaps: first coarse bins, of which long runs span few
+    coarse = 4 if run.step > 16 * N_BIN else 0
+    ask.shift = shift_for(greatest - least) + coarse
     _count_gaps(w, a, least, ask.shift, ask.histogram)
     ask.bin = 0
     ask.below = 0

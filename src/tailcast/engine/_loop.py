@@ -24,7 +24,7 @@ from tailcast.engine._state import (
     DONE,
     FINISHED,
     GROW,
-    NO_BLOCKS,
+    NO_ROOM,
     NONE,
     RUNNING,
     TIMED_OUT,
@@ -130,11 +130,17 @@ def _steps_within_blocks(w: int, limit: int) -> int:
 
 
 @inlined
-def _head_may_gain(w: int) -> bool:
-    """Whether a head that lacks blocks may hit more of them as a session goes on."""
+def _head_may_move(w: int) -> bool:
+    """Whether a head that finds no room may get in before anything is released.
+
+    It may hit more blocks as a session goes on, or fewer as they are evicted (and then claim fewer
+    free ones, if it computes its prompt in chunks).
+    """
     run = run_of(w)
-    if run.blocked != NO_BLOCKS:
+    if run.blocked != NO_ROOM:
         return False
+    if run.lost_hit > 0:
+        return True
     content = item_at(run.items, first_waiting(w)).content
     return bool(content != NONE and stream_at(run.streams, content).n_open > 0)
 
@@ -149,7 +155,7 @@ def _stretch(w: int, pending: int) -> int:
     if limit <= 1:
         return 1
     nobody_waits = run.n_waiting == 0
-    if not nobody_waits and (pending > 0 or _head_may_gain(w)):
+    if not nobody_waits and (pending > 0 or _head_may_move(w)):
         return 1
     if nobody_waits or run.priority:
         if _fixing(w, 1) >= run.next_queue:

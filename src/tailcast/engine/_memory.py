@@ -23,7 +23,7 @@ from tailcast.request import RequestTable
 from tailcast.step_law import StepLaw
 
 _INT32_MAX = np.iinfo(np.int32).max
-_N_DISTINCT = 1 << 14
+_N_DISTINCT = 1 << 11
 _RANGE_FIELDS = {
     "prefill_tokens": ("least_tokens", "most_tokens"),
     "prefill_pairs": ("least_pairs", "most_pairs"),
@@ -48,7 +48,9 @@ _COUNTERS = {
     "prefill_tokens": "prefill_tokens",
     "cached_tokens": "cached_tokens",
     "max_batch": "max_batch",
-}
+    "busy_time": "busy",
+    "end_time": "end",
+} | {status.name.lower(): status.name.lower() for status in Status}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
         stream[field] = stream["base"]
     stream["low"] = NONE
     closed = bool((table.parent >= 0).any())
-    rows = np.argsort(table.group, kind="stable").astype(np.int32)
+    rows = np.arange(n) if table.n_group < 2 else np.argsort(table.group, kind="stable")
     return Plan(
         table=table,
         item=item,
@@ -152,7 +154,7 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
         kin=_kin(table) if closed else np.empty(0, dtype=_state.KIN),
         timed=bool(np.isfinite(table.timeout).any()),
         closed=closed,
-        rows=rows,
+        rows=rows.astype(np.int32),
         bounds=np.searchsorted(table.group[rows], np.arange(table.n_group + 1)),
     )
 
@@ -169,7 +171,7 @@ class Output:
     def empty(cls, n_draw: int, n_group: int, n_quantile: int) -> "Output":
         """Arrays of the right shapes."""
         floats = ("busy_time", "end_time", "mean_batch", "mean_kv_blocks")
-        counts = ("n", *(name.lower() for name in Status.__members__), *_COUNTERS, "peak_kv_blocks")
+        counts = [name for name in ("n", *_COUNTERS, "peak_kv_blocks") if name not in floats]
         counters: dict[str, NDArray[Any]] = {}
         counters.update({name: np.zeros(n_draw, dtype=np.int64) for name in counts})
         counters["completed_by_group"] = np.zeros((n_draw, n_group), dtype=np.int64)
@@ -353,24 +355,19 @@ class Memory:
 
     def report(self, output: Output, draw: int) -> None:
         """Copy counters and ranges of the finished draw."""
-        run = self.run[0]
+        run = dict(zip(_state.RUN.names or (), self.run[0].item(), strict=True))
         counters = output.counters
-        n = len(self.plan.table)
-        counters["n"][draw] = n
-        totals = np.bincount(self.arrays["fates"]["state"][:n], minlength=len(Status))
-        for status in Status:
-            counters[status.name.lower()][draw] = totals[status]
+        counters["n"][draw] = len(self.plan.table)
         for name, field in _COUNTERS.items():
             counters[name][draw] = run[field]
         counters["peak_kv_blocks"][draw] = run["kv_blocks"] - run["min_free"]
-        counters["busy_time"][draw] = busy = run["busy"]
-        counters["end_time"][draw] = run["end"]
+        busy = run["busy"]
         counters["mean_batch"][draw] = run["batch_time"] / busy if busy > 0 else 0.0
         counters["mean_kv_blocks"][draw] = run["kv_time"] / busy if busy > 0 else 0.0
         if run["step"] > 0:
-            for i, name in enumerate(RANGES):
-                for j in range(2):
-                    output.ranges[draw, i, j] = run[_RANGE_FIELDS[name][j]]
+            output.ranges[draw] = [
+                [run[least], run[most]] for least, most in _RANGE_FIELDS.values()
+            ]
 
     def records(self) -> RequestRecords:
         """Copy what became of every request."""

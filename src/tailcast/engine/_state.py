@@ -32,7 +32,7 @@ FINISHED: Final = 3
 # Why phase 2 stopped (`RUN.blocked`).
 OPEN: Final = 0
 FULL: Final = 1
-NO_BLOCKS: Final = 2
+NO_ROOM: Final = 2
 
 # What `advance` returns.
 DONE: Final = 0
@@ -183,9 +183,20 @@ _INTS = (
     # prefix cache
     *("oldest", "youngest", "in_nodes", "node_free", "node_top", "n_stream", "ahead", "contested"),
     # the step being formed
-    *("tokens", "chunks", "decodes", "decode_context", "preempted", "blocked", "walked"),
+    *(
+        "tokens",
+        "chunks",
+        "decodes",
+        "decode_context",
+        "preempted",
+        "blocked",
+        "lost_hit",
+        "walked",
+    ),
     # gap bookkeeping
     *("n_run", "n_loose"),
+    # how requests ended, in the order of `Status`
+    *("unfinished", "completed", "rejected", "unsent", "timed_out"),
 )
 
 ADDRESSES: Final = (

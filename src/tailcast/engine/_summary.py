@@ -155,6 +155,11 @@ def _close_books(w: int) -> None:
                 fa.state = TIMED_OUT
         if fa.state >= WAITING:
             fa.state = ABSENT
+        run.unfinished += fa.state == ABSENT
+        run.completed += fa.state == COMPLETED
+        run.rejected += fa.state == REJECTED
+        run.unsent += fa.state == UNSENT
+        run.timed_out += fa.state == TIMED_OUT
 
 
 @entry

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from tailcast.errors import UsageError
 
 
@@ -48,6 +50,8 @@ class Limits:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type is int:
+                if not isinstance(value, int | np.integer):
+                    raise UsageError(f"{field.name} must be a whole number, got {value!r}")
                 least = 0 if field.name == "long_prefill_token_threshold" else 1
                 if not least <= value < 2**31:
                     raise UsageError(f"{field.name} must lie in {least}..2147483647, got {value!r}")
