@@ -7,9 +7,11 @@ import pytest
 
 from engine.random_cases import Case, busy_hour, random_case
 from engine.reference import reference_run
-from engine.reference_summary import statistics
+from engine.reference_summary import request_metrics, statistics
 from engine.runs import Run, run_compiled, run_reference
+from tailcast.engine.limits import Limits
 from tailcast.engine.run import simulate
+from tailcast.request import request_table
 from tailcast.step_law import StepLaw
 
 N_FAST, N_SLOW = 300, 2_000
@@ -67,6 +69,39 @@ def test_engines_agree_on_a_busy_hour(seed: int) -> None:
     assert compare(busy_hour(seed)) is None
 
 
+def test_a_copy_is_judged_when_it_is_made() -> None:
+    """The second request computes what the third has cached, which is evicted only later.
+
+    So when it is preempted and comes back it finds the one block it shared, not its own copies.
+    """
+    table = request_table(
+        np.array([0.0, 2.0, 3.0]),
+        np.array([1, 2, 10]),
+        np.array([20, 29, 1]),
+        content_stream=np.array([-1, 0, 0]),
+        session_output=np.array([True, True, False]),
+    )
+    limits = Limits(block_size=2, kv_blocks=19)
+    law = StepLaw.single(per_step=1.0)
+    plain, compiled = run_reference(table, limits, law), run_compiled(table, limits, law)
+    np.testing.assert_array_equal(plain.cached_tokens, [0, 2, 2])
+    assert_agreement(plain, compiled)
+
+
+def test_a_blocked_head_gets_in_when_its_own_hits_are_evicted() -> None:
+    """With fewer hits it claims fewer blocks for its next chunk, so a decode can let it in."""
+    table = request_table(
+        np.array([0.0, 1.0, 2.0, 3.0]),
+        np.array([43, 44, 153, 170]),
+        np.array([1, 10, 1, 1]),
+        prefix_stream=np.array([2, -1, 2, 2]),
+        prefix_tokens=np.array([40, 0, 40, 40]),
+    )
+    limits = Limits(block_size=4, kv_blocks=44, long_prefill_token_threshold=12)
+    law = StepLaw.single(per_step=4.0)
+    assert_agreement(run_reference(table, limits, law), run_compiled(table, limits, law))
+
+
 @pytest.mark.parametrize("seed", [3, 4, 5, 11])
 def test_many_draws_are_many_single_runs(seed: int) -> None:
     """Draws, threads and what a thread kept from the draw before leave no trace."""
@@ -122,3 +157,22 @@ def test_draws_may_have_their_own_requests(seed: int) -> None:
     for k, table in enumerate(tables):
         alone = statistics(reference_run(table, limits, law))
         np.testing.assert_allclose(both.stat[k], alone, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gap_runs_unfold_to_every_gap(seed: int) -> None:
+    case = random_case(seed)
+    engine = reference_run(case.requests, case.limits, case.law)
+    finished = [job for job in engine.jobs if job.status == "finished"]
+    expected = np.sort(
+        [gap for job in finished for gap in request_metrics(engine, job)["itl"]] or np.empty(0)
+    )
+    gaps = simulate(case.requests, case.limits, case.law, gaps=True).gaps
+    assert gaps is not None
+    columns = (gaps[0].first, gaps[0].slope, gaps[0].count, gaps[0].multiplicity)
+    found = [
+        np.repeat(first + slope * np.arange(count), multiplicity)
+        for first, slope, count, multiplicity in zip(*columns, strict=True)
+    ]
+    unfolded = np.sort(np.concatenate(found)) if found else np.empty(0)
+    np.testing.assert_allclose(unfolded, expected, rtol=1e-9, atol=1e-13)
