@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tailcast.basis import BASIS_NAMES, FEATURES, basis_term, expected_active_experts
-from tailcast.errors import UsageError
 
 from deployments import deployment
+from tailcast.basis import BASIS_NAMES, FEATURES, basis_term, expected_active_experts
+from tailcast.errors import UsageError
 
 PEAK, BANDWIDTH, LINK = 989.5e12, 3.35e12, 450e9
 

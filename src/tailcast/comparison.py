@@ -9,7 +9,7 @@ from tailcast.engine.point_model import ROOFLINE, PointModel, point_model
 from tailcast.engine.point_run import PointRun, point_run
 from tailcast.errors import TailcastError
 from tailcast.posteriors import Posterior
-from tailcast.predict import QUANTILES, Prediction, offered_load, predictive
+from tailcast.prediction import QUANTILES, Prediction, offered_load, predictive
 from tailcast.request import RequestTable
 
 COMPARED = ((BLIS_LATENCY_MODEL, "blis"), (BLIS_LATENCY_MODEL, "vllm"), (ROOFLINE, "vllm"))

@@ -21,6 +21,9 @@ GROUPS = ("accelerator", "interconnect", "engine_version", "family", "llm")
 DISCREPANCIES = ("deployment", "run", "ttft")
 """Random effects of a whole prediction: step speed by deployment and by run, TTFT by run."""
 
+TTFT_NU = 4.0
+"""Degrees of freedom of the TTFT discrepancy of a run: a few runs are far off, most are near."""
+
 _COEFFICIENT_KEYS = {"basis", "unit", "floor", "centre", "sd", "value", "effects", "reference"}
 
 
@@ -149,7 +152,8 @@ class LatencyModel:
             if coefficient.name == name:
                 return coefficient
         raise InputError(
-            f"latency model {self.name!r} has no coefficient {name!r}; {near_name(name, self.names)}"
+            f"latency model {self.name!r} has no coefficient {name!r}; "
+            f"{near_name(name, self.names)}"
         )
 
 

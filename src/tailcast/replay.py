@@ -16,7 +16,7 @@ from tailcast.engine.run import simulate
 from tailcast.engine.run_export import blis_simulated_trace, simulated_trace
 from tailcast.errors import InputError, UsageError
 from tailcast.posteriors import Posterior
-from tailcast.predict import QUANTILES, Prediction, predictive, predictive_law
+from tailcast.prediction import QUANTILES, Prediction, predictive, predictive_law
 from tailcast.traces.trace_header import TraceHeader
 from tailcast.traces.trace_latencies import trace_observed
 from tailcast.traces.trace_replay import replayed_rows, trace_requests

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.errors import UsageError, near_name
-from tailcast.predict import METRICS, Prediction
+from tailcast.prediction import METRICS, Prediction
 from tailcast.units import format_duration, parse_duration
 
 Array = NDArray[np.float64]

@@ -15,10 +15,10 @@ app = typer.Typer(
 @app.command("gpus")
 def gpus(style: FormatOption = Format.table, output: OutputOption = None) -> None:
     """Accelerators with their datasheet peaks."""
-    from tailcast.catalog.accelerators import accelerator, accelerator_names
+    from tailcast.catalog.accelerators import accelerator, names
     from tailcast.report.tables import render_rows
 
-    found = [accelerator(name) for name in accelerator_names()]
+    found = [accelerator(name) for name in names()]
     if style is Format.json:
         emit_json([gpu_json(a.name) for a in found], output)
         return
@@ -69,10 +69,10 @@ def gpu_json(name: str) -> dict[str, object]:
 @app.command("models")
 def models(style: FormatOption = Format.table, output: OutputOption = None) -> None:
     """LLMs with parameters, KV bytes and layers."""
-    from tailcast.catalog.llms import llm, llm_names
+    from tailcast.catalog.llms import llm, names
     from tailcast.report.tables import render_rows
 
-    found = [llm(name) for name in llm_names()]
+    found = [llm(name) for name in names()]
     if style is Format.json:
         emit_json([llm_json(m.name) for m in found], output)
         return

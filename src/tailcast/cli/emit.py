@@ -1,6 +1,7 @@
 """Where answers and progress go: stdout or a file, and stderr."""
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -62,9 +63,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, int | str):
         return value
     number = float(value)
-    if number != number or number in (float("inf"), float("-inf")):
-        return None
-    return number
+    return number if math.isfinite(number) else None
 
 
 def say(line: str) -> None:

@@ -26,7 +26,7 @@ def evaluate(
 ) -> None:
     """Predict each experiment blind, then score error, coverage, PIT and CRPS."""
     from tailcast.artifacts import DEFAULT_POSTERIOR
-    from tailcast.evaluate import evaluate as run_evaluate
+    from tailcast.evaluation import evaluate as run_evaluate
     from tailcast.posteriors import load_posterior
     from tailcast.report.evaluation import evaluation_text
     from tailcast.report.tables import render_rows

@@ -43,15 +43,29 @@ def _root(
 
 
 def _register() -> None:
-    from tailcast.cli import catalog, evaluate, fit, posterior, predict, replay, slo
+    from tailcast.cli import (
+        catalog,
+        evaluate,
+        fit,
+        observe,
+        posterior,
+        predict,
+        queue,
+        replay,
+        slo,
+        trace,
+    )
 
     app.command("predict")(predict.predict)
     app.command("slo")(slo.slo)
     app.command("replay")(replay.replay)
     app.command("evaluate")(evaluate.evaluate)
     app.command("fit")(fit.fit)
+    app.command("observe")(observe.observe)
     app.add_typer(posterior.app, name="posterior")
     app.add_typer(catalog.app, name="catalog")
+    app.add_typer(trace.app, name="trace")
+    app.add_typer(queue.app, name="queue")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -116,7 +116,7 @@ def answer(
     """
     from tailcast.errors import UsageError
     from tailcast.posteriors import load_posterior
-    from tailcast.predict import predictive
+    from tailcast.prediction import predictive
     from tailcast.report.prediction import prediction_json, prediction_rows, prediction_text
     from tailcast.report.tables import render_rows
     from tailcast.workload.materialise import materialise
@@ -163,7 +163,7 @@ def wanted_quantiles(asked: "Study") -> dict[str, float]:
     dict of str to float
         By statistic.
     """
-    from tailcast.predict import QUANTILES
+    from tailcast.prediction import QUANTILES
     from tailcast.slo import stat_quantile
 
     extra = {o.stat: stat_quantile(o.stat) for o in asked.objectives}

@@ -137,7 +137,7 @@ def contraction(population: Population, evidence: Evidence) -> dict[str, float]:
         1 means nothing was learned, 0 everything.
     """
     model = population.latency_model
-    items = [*evidence.runs, *evidence.steps]
+    items = evidence.items
     out = {}
     for k, name in enumerate(free_names(model)):
         coefficient = model.coefficient(name)

@@ -1,4 +1,4 @@
-"""Inside one deployment the whole step law is a handful of numbers; this is the exact map to them."""
+"""Inside one deployment the step law is a handful of numbers; this is the exact map to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -216,7 +216,7 @@ def _store(path: Path, arrays: dict[str, Array]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, logs=arrays["logs"], ranges=arrays["ranges"])
         os.replace(temporary, path)
     except OSError:
         return

@@ -125,8 +125,13 @@ class Evidence:
     runs: tuple[RunEvidence, ...]
     steps: tuple[StepEvidence, ...] = ()
 
+    @property
+    def items(self) -> tuple[RunEvidence | StepEvidence, ...]:
+        """Runs, then step sources."""
+        return (*self.runs, *self.steps)
+
     def __post_init__(self) -> None:
-        names = [item.name for item in (*self.runs, *self.steps)]
+        names = [item.name for item in self.items]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise InferenceError(f"evidence {sorted(twice)[0]!r} was given twice; name it once")
@@ -146,12 +151,12 @@ class Evidence:
         tuple of str
             Level names.
         """
-        return tuple(sorted({item.levels[group] for item in (*self.runs, *self.steps)}))
+        return tuple(sorted({item.levels[group] for item in self.items}))
 
     @property
     def deployments(self) -> tuple[str, ...]:
         """Keys of the deployments that the evidence holds, sorted."""
-        return tuple(sorted({item.deployment for item in (*self.runs, *self.steps)}))
+        return tuple(sorted({item.deployment for item in self.items}))
 
 
 def step_evidence(

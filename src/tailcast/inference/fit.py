@@ -32,6 +32,9 @@ from tailcast.latency_model import LatencyModel
 Array = NDArray[np.float64]
 Report = Callable[[str], None]
 
+_UNSTORED = ("excess", "log_noise", "log_scale_")
+_STATS = ("diverging", "energy", "lp", "n_steps", "tree_depth", "step_size", "acceptance_rate")
+
 _N_CHECK = 24
 """Posterior draws at which each emulator is compared with the engine."""
 
@@ -124,8 +127,9 @@ def fit(
         set_evidence(graph, model, evidence)
     report("sampling the posterior")
     tree = with_parts(sample(graph, density, final, seed, report), model, evidence, seed)
-    tree = _assembled(model, runs, evidence, tree, prior, seed, threads)
-    return Fit(tree=tree, evidence=evidence, diagnostics=diagnostics(tree))
+    found = diagnostics(tree)
+    tree = _assembled(model, runs, evidence, _thinned(tree, final.stored), prior, seed, threads)
+    return Fit(tree=tree, evidence=evidence, diagnostics=found)
 
 
 def run_log_effective(
@@ -219,7 +223,9 @@ def _assembled(
     seed: int,
     threads: int,
 ) -> xr.DataTree:
-    children = {name: tree[name] for name in ("posterior", "sample_stats", "observed_data")}
+    children = {
+        name: tree.children[name] for name in ("posterior", "sample_stats", "observed_data")
+    }
     children["prior"] = _prior_group(model, prior)
     children["evidence"] = evidence_tree(evidence)
     if runs:
@@ -229,6 +235,22 @@ def _assembled(
             f"{name}/{path.strip('/')}".rstrip("/"): node.to_dataset(inherit=False)
             for name, child in children.items()
             for path, node in _nodes(child)
+        }
+    )
+
+
+def _thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
+    """What predictions need, at evenly spread draws of each chain."""
+    posterior = tree["posterior"].to_dataset()
+    rows = np.linspace(0, posterior.sizes["draw"] - 1, min(stored, posterior.sizes["draw"]))
+    rows = rows.round().astype(int)
+    keep = [name for name in posterior if not str(name).startswith(_UNSTORED)]
+    stats = tree["sample_stats"].to_dataset()
+    return xr.DataTree.from_dict(
+        {
+            "posterior": posterior[keep].isel(draw=rows),
+            "sample_stats": stats[[n for n in _STATS if n in stats]].isel(draw=rows),
+            "observed_data": tree["observed_data"].to_dataset(),
         }
     )
 

@@ -10,7 +10,8 @@ from tailcast.basis import FEATURES
 from tailcast.coefficients import deployment_basis
 from tailcast.deployment import Deployment
 from tailcast.engine.deployment_limits import deployment_limits
-from tailcast.engine.run import EngineResult, simulate
+from tailcast.engine.result import EngineResult
+from tailcast.engine.run import simulate
 from tailcast.errors import InputError
 from tailcast.inference.effective import EffectiveMap, effective_law
 from tailcast.inference.evidence import Output

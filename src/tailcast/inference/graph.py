@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tailcast.inference.emulator import REACH, pair_indices
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import free_names, varying
-from tailcast.latency_model import GROUPS, LatencyModel
+from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
@@ -264,7 +264,7 @@ def _discrepancy(model: LatencyModel, evidence: Evidence, stack: _Stack) -> tupl
         run = pm.Normal("run_speed", 0.0, scale["run"], dims="run")
         speed = speed + pt.dot(_fixed(np.eye(n_item)[:, :n_run]), run)
     if n_run and "ttft" in scale:
-        ttft = pm.Normal("run_ttft", 0.0, scale["ttft"], dims="run")
+        ttft = pm.StudentT("run_ttft", TTFT_NU, 0.0, scale["ttft"], dims="run")
     return speed, ttft
 
 
@@ -365,7 +365,7 @@ def _step_likelihood(
 
 
 def _stack(model: LatencyModel, evidence: Evidence) -> _Stack:
-    items = (*evidence.runs, *evidence.steps)
+    items = evidence.items
     outputs = [(r, o) for r, run in enumerate(evidence.runs) for o in run.outputs]
     rows = [(s, k) for s, source in enumerate(evidence.steps) for k in range(len(source.noise))]
     used = {o.key for _, o in outputs} | {evidence.steps[s].noise[k] for s, k in rows}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tailcast.coefficients import Coefficients
 from tailcast.deployment import Deployment
-from tailcast.latency_model import GROUPS, LatencyModel
+from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
@@ -254,7 +254,7 @@ def deployment_draws(
             fresh = stream(seed, "deployment", key).standard_normal(n)
             speed = population.scale["deployment"] * fresh
         speed = speed + population.scale["run"] * stream(seed, "run").standard_normal(n)
-        ttft = population.scale["ttft"] * stream(seed, "ttft").standard_normal(n)
+        ttft = population.scale["ttft"] * stream(seed, "ttft").standard_t(TTFT_NU, n)
     return DeploymentDraws(
         coefficients=Coefficients(latency_model=model, values=values, speed=np.exp(speed)),
         ttft=ttft,

@@ -12,6 +12,7 @@ import xarray as xr
 
 from tailcast.errors import InferenceError, InputError
 from tailcast.inference.queue_model import (
+    FREE,
     METRICS,
     NUMBERS,
     QueueData,
@@ -153,7 +154,6 @@ def _geometry(
 
     point = graph.initial_point()
     factor = np.linalg.cholesky(data.prior.log_cov)
-    point["z_overhead"] = np.array(0.5)
     point["z_numbers"] = np.linalg.solve(factor, data.mode - data.prior.log_mean)
     start = DictToArrayBijection.map(point)
     names = np.repeat(
@@ -190,13 +190,13 @@ def _geometry(
 def _tree(sampled: xr.DataTree, data: QueueData, seed: int) -> xr.DataTree:
     posterior = sampled["posterior"].to_dataset()
     size = (posterior.sizes["chain"], posterior.sizes["draw"])
-    free = {name: _pooled(posterior[name]) for name in prior_free(1, 1, stream(seed))}
-    draws = draws_from_free(free, data.prior)
+    free = {name: _pooled(posterior[name]) for name in FREE}
+    draws = draws_from_free(free, data)
     generator = stream(seed, "queue predictive")
     replicated = latency_draws(draws, data.columns, data.limits, data.groups, generator)
     shape_names = data.groups.names
-    before = prior_free(N_PRIOR, len(shape_names), stream(seed, "queue prior"))
-    prior_draws = draws_from_free(before, data.prior)
+    before = prior_free(N_PRIOR, data, stream(seed, "queue prior"))
+    prior_draws = draws_from_free(before, data)
     measured = np.exp(data.log_measured)
     tree = xr.DataTree.from_dict(
         {

@@ -7,7 +7,7 @@ For window i of shape s and metric k in (TTFT, ITL)::
 with h the chain (V2), the overhead added to TTFT, u standard normal. The scales have informative
 priors: what the chain misses is known from the public Llama sweep, and eight windows cannot tell
 it. Throughput enters only where the server fell short of the rate. All free variables
-are standard normal a priori (the overhead folded), and data enter as shared variables, so that the compiled
+are standard normal a priori, and data enter as shared variables, so that the compiled
 density is found in PyTensor's cache whatever the data.
 """
 
@@ -28,16 +28,18 @@ from tailcast.queueing.windows import Window, WindowColumns, window_columns
 
 METRICS = ("ttft", "itl")
 NUMBERS = ("alpha", "beta", "gamma")
+FREE = ("z_numbers", "z_overhead", "z_window_scale", "z_shape_scale", "z_offset")
 STUDENT_DOF = 5.0
-OVERHEAD_SD = 0.005
 # medians of the scales, and the sd of their logs: together about 15 % for TTFT and 5 % for ITL,
 # split as on the public Llama-3.1-8B sweep into windows of one shape and between shapes
 WINDOW_SCALE = (0.06, 0.03)
 SHAPE_SCALE = (0.13, 0.035)
 SCALE_LOG_SD = 0.4
 _SAME_SHAPE = 0.25
-# rounds off the fold of the half-normal overhead at zero: it is 0.05 ms at least
-_FOLD = 0.01
+# softplus of a normal with the 5, 50 and 95 % points of a half-normal of 5 ms (0.6, 3.4, 9.8 ms);
+# unlike that it has no edge at zero for the sampler to creep along
+OVERHEAD_SCALE = 0.004
+_OVERHEAD_MEAN, _OVERHEAD_SD = 0.28, 1.265
 _SATURATED_BELOW = 0.97
 _THROUGHPUT_LOG_SD = 0.05
 
@@ -133,6 +135,21 @@ class QueueData:
     wait_share: Floats
 
     @property
+    def centring(self) -> Floats:
+        """How far each offset is centred, shape (n_shape, 2): nought with no window, one with many.
+
+        An offset that its windows tell is sampled as itself, one that they do not in units of its
+        scale; either alone gives the sampler a funnel (Papaspiliopoulos, Roberts and Skold 2007,
+        doi:10.1214/088342307000000014).
+        """
+        n_shape = self.groups.log_tokens.shape[0]
+        known = np.isfinite(self.log_measured).astype(np.float64)
+        counts = np.zeros((n_shape, 2))
+        np.add.at(counts, self.groups.members(self.columns), known)
+        told = counts * np.square(SHAPE_SCALE)
+        return np.asarray(told / (told + np.square(WINDOW_SCALE)))
+
+    @property
     def saturated(self) -> NDArray[np.bool_]:
         """Windows whose throughput falls short of their rate."""
         return self.columns.throughput < _SATURATED_BELOW * self.columns.rate
@@ -218,13 +235,15 @@ def build_queue_model(data: QueueData) -> Any:
     }
     with pm.Model(coords=coords) as graph:
         numbers = pm.Normal("z_numbers", dims="number")
-        folded = pm.Normal("z_overhead")
+        free_overhead = pm.Normal("z_overhead")
         z_window = pm.Normal("z_window_scale", dims="metric")
         z_shape = pm.Normal("z_shape_scale", dims="metric")
-        offset = pm.Normal("z_offset", dims=("shape", "metric"))
+        ratio = pt.exp(SCALE_LOG_SD * z_shape)
+        centring = pm.Data("centring", data.centring)
+        offset = pm.Normal("z_offset", sigma=ratio**centring, dims=("shape", "metric"))
         mean = pm.Data("prior_mean", data.prior.log_mean, dims="number")
         factor = pm.Data("prior_factor", np.linalg.cholesky(data.prior.log_cov))
-        overhead = OVERHEAD_SD * pt.sqrt(folded**2 + _FOLD**2)
+        overhead = OVERHEAD_SCALE * pt.softplus(_OVERHEAD_MEAN + _OVERHEAD_SD * free_overhead)
         parameters = pt.concatenate([mean + factor @ numbers, overhead[None]])
         values, _ = ChainLatencies(data.limits.max_queue)(
             parameters,
@@ -234,17 +253,17 @@ def build_queue_model(data: QueueData) -> Any:
             pm.Data("chunks", chunk_table(columns.shape, data.limits)),
         )
         window_scale = np.array(WINDOW_SCALE) * pt.exp(SCALE_LOG_SD * z_window)
-        shape_scale = np.array(SHAPE_SCALE) * pt.exp(SCALE_LOG_SD * z_shape)
+        shape_offset = np.array(SHAPE_SCALE) * ratio ** (1.0 - centring) * offset
         group = pm.Data("group", data.groups.members(columns)[place])
         at, kind = pm.Data("place", place), pm.Data("kind", metric)
         noise = pm.Data("noise", data.noise[place, metric])
-        fitted = values[at, kind] + shape_scale[kind] * offset[group, kind]
+        fitted = values[at, kind] + shape_offset[group, kind]
         pm.StudentT(
             "log_latency",
             nu=STUDENT_DOF,
             mu=fitted,
             sigma=pt.sqrt(window_scale[kind] ** 2 + noise**2),
-            observed=data.log_measured[place, metric],
+            observed=pm.Data("log_measured", data.log_measured[place, metric]),
         )
         if data.saturated.any():
             short = np.flatnonzero(data.saturated)
@@ -253,7 +272,7 @@ def build_queue_model(data: QueueData) -> Any:
                 nu=STUDENT_DOF,
                 mu=values[pm.Data("short", short), 2],
                 sigma=_THROUGHPUT_LOG_SD,
-                observed=np.log(columns.throughput[short]),
+                observed=pm.Data("log_completed", np.log(columns.throughput[short])),
             )
     return graph
 
@@ -286,14 +305,14 @@ class QueueDraws:
         return int(self.overhead.size)
 
 
-def draws_from_free(free: dict[str, Floats], prior: NumbersPrior) -> QueueDraws:
+def draws_from_free(free: dict[str, Floats], data: QueueData) -> QueueDraws:
     """Draws in their own units from the model's free variables.
 
     Parameters
     ----------
     free : dict of str to ndarray
         By name, draws first.
-    prior : NumbersPrior
+    data : QueueData
         That the model was built with.
 
     Returns
@@ -301,26 +320,28 @@ def draws_from_free(free: dict[str, Floats], prior: NumbersPrior) -> QueueDraws:
     QueueDraws
         The same draws.
     """
-    shape_scale = np.array(SHAPE_SCALE) * np.exp(SCALE_LOG_SD * free["z_shape_scale"])
-    factor = np.linalg.cholesky(prior.log_cov)
+    ratio = np.exp(SCALE_LOG_SD * free["z_shape_scale"])
+    part = ratio[:, None, :] ** (1.0 - data.centring)
+    prior, factor = data.prior, np.linalg.cholesky(data.prior.log_cov)
     return QueueDraws(
         log_numbers=prior.log_mean + free["z_numbers"] @ factor.T,
-        overhead=OVERHEAD_SD * np.hypot(free["z_overhead"], _FOLD),
+        overhead=OVERHEAD_SCALE
+        * np.logaddexp(0.0, _OVERHEAD_MEAN + _OVERHEAD_SD * free["z_overhead"]),
         window_scale=np.array(WINDOW_SCALE) * np.exp(SCALE_LOG_SD * free["z_window_scale"]),
-        shape_scale=shape_scale,
-        shape_offset=shape_scale[:, None, :] * free["z_offset"],
+        shape_scale=np.array(SHAPE_SCALE) * ratio,
+        shape_offset=np.array(SHAPE_SCALE) * part * free["z_offset"],
     )
 
 
-def prior_free(n_draw: int, n_shape: int, generator: np.random.Generator) -> dict[str, Floats]:
+def prior_free(n_draw: int, data: QueueData, generator: np.random.Generator) -> dict[str, Floats]:
     """Draws of the free variables from their priors.
 
     Parameters
     ----------
     n_draw : int
         How many.
-    n_shape : int
-        Shapes with an offset.
+    data : QueueData
+        That the model is built with.
     generator : numpy.random.Generator
         Source of randomness.
 
@@ -329,12 +350,15 @@ def prior_free(n_draw: int, n_shape: int, generator: np.random.Generator) -> dic
     dict of str to ndarray
         By name, draws first.
     """
+    centring = data.centring
+    z_shape = generator.standard_normal((n_draw, 2))
+    spread = np.exp(SCALE_LOG_SD * z_shape)[:, None, :] ** centring
     return {
         "z_numbers": generator.standard_normal((n_draw, 3)),
         "z_overhead": generator.standard_normal(n_draw),
         "z_window_scale": generator.standard_normal((n_draw, 2)),
-        "z_shape_scale": generator.standard_normal((n_draw, 2)),
-        "z_offset": generator.standard_normal((n_draw, n_shape, 2)),
+        "z_shape_scale": z_shape,
+        "z_offset": spread * generator.standard_normal((n_draw, *centring.shape)),
     }
 
 

@@ -31,15 +31,18 @@ class Sampler:
     Parameters
     ----------
     draws, tune : int
-        Kept and discarded draws of each chain.
+        Sampled and discarded draws of each chain; diagnostics are of all that were sampled.
+    stored : int
+        Draws of each chain that are stored, evenly thinned.
     chains, cores : int
         Number of chains and of processes.
     target_accept : float
         Step-size adaptation target.
     """
 
-    draws: int = 500
-    tune: int = 700
+    draws: int = 1500
+    tune: int = 1500
+    stored: int = 250
     chains: int = 4
     cores: int = 2
     target_accept: float = 0.85

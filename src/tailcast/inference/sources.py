@@ -104,7 +104,7 @@ def load_sources(
                 continue
             steps += _sweep(file, model, notes)
             files[file.name] = _sha256(file)
-    runs = []
+    runs: list[RunInput] = []
     for experiment in load_experiments(experiments) if experiments else ():
         if experiment.split == "validation":
             raise InputError(

@@ -155,8 +155,9 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
         if name.startswith("run_"):
             runs.append(_run(data, common))
         else:
-            arrays = {key: _values(data, key) for key in _STEP_ARRAYS}
-            steps.append(StepEvidence(**common, **arrays, noise=json.loads(data.attrs["noise"])))
+            for key in _STEP_ARRAYS:
+                common[key] = _values(data, key)
+            steps.append(StepEvidence(**common, noise=json.loads(data.attrs["noise"])))
     return Evidence(runs=tuple(runs), steps=tuple(steps))
 
 

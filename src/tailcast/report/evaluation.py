@@ -1,6 +1,6 @@
 """An evaluation for people."""
 
-from tailcast.evaluate import Evaluation
+from tailcast.evaluation import Evaluation
 
 
 def evaluation_rows(evaluation: Evaluation) -> tuple[list[str], list[list[str]]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.predict import Prediction
+from tailcast.prediction import Prediction
 from tailcast.slo import MAX_SATURATED, Objective, miss_probabilities, verdict
 from tailcast.units import format_duration
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailcast.comparison import PointAnswer
-from tailcast.predict import Prediction
+from tailcast.prediction import Prediction
 from tailcast.replay import Replay
 from tailcast.report.point import point_json, point_rows, point_text
 from tailcast.report.prediction import prediction_json, prediction_rows

@@ -74,7 +74,7 @@ class Prediction:
     metrics: tuple[str, ...]
     stats: tuple[str, ...]
     load: Array
-    counters: Mapping[str, Array]
+    counters: Mapping[str, NDArray[Any]]
     mode: str
     warnings: tuple[str, ...]
     extrapolates: bool

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tailcast.errors import TailcastError
 from tailcast.posteriors import Posterior
-from tailcast.predict import Prediction, predictive
+from tailcast.prediction import Prediction, predictive
 from tailcast.scoring import Score, ScoreSummary, score, summarise
 from tailcast.streams import stream
 from tailcast.traces.experiment import (
@@ -295,7 +295,8 @@ def noise_scale(posterior: Posterior, metric: str, stat: str, n_draw: int) -> Ar
         return None
     nearest = stat if stat in known else _nearest(_NOISE_STAT.get(stat, stat), known)
     values = noise[f"{base}.{nearest}"]
-    return values[np.linspace(0, len(values) - 1, n_draw).round().astype(int)]
+    chosen: Array = values[np.linspace(0, len(values) - 1, n_draw).round().astype(int)]
+    return chosen
 
 
 def _nearest(stat: str, known: Sequence[str]) -> str:
