@@ -13,6 +13,7 @@ import numpy as np
 from tailcast.queueing.server import Floats
 
 _LARGE = 1e200
+_NEGLIGIBLE = 1e-20
 _NEVER = -1e300
 _SERIES_BELOW = 0.05
 _GAP_FLOOR = 1e-9
@@ -103,6 +104,12 @@ def _sum_states(
         n_b += weight_n * last_b
         c_a += weight_c * last_a
         c_b += weight_c * last_b
+        if weight < _NEGLIGIBLE * busy and ratio < 1.0 and c == chunks[chunks.size - 1]:
+            # ratios fall with n while chunks stay: nothing that counts comes after
+            weight = 0.0
+            full = (c + output) * costs[0] / chunks.size + computed
+            ratio = rate * (full + half_prompt * (c + 1.0) + decode_reads)
+            break
         if weight > _LARGE:
             weight, idle, before = weight / _LARGE, idle / _LARGE, before / _LARGE
             busy, busy_n, busy_c = busy / _LARGE, busy_n / _LARGE, busy_c / _LARGE
