@@ -5,13 +5,13 @@ functions must not allocate: reference counting of arrays is off, which makes th
 fast.
 """
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
 import numba
-from numba.core.caching import FunctionCache
+
+from tailcast.engine.source_cache import SourceCache, source_digest
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
 _PART_OPTIONS: Final[dict[str, Any]] = {
@@ -22,21 +22,7 @@ _PART_OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-def _source_digest() -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-_DIGEST: Final = _source_digest()
-
-
-class _SourceCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache, which would miss a change in a callee's file, with all sources in its key."""
-
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), _DIGEST)
+_DIGEST: Final = source_digest(Path(__file__).parent.glob("*.py"))
 
 
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
@@ -53,7 +39,7 @@ def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         Same signature.
     """
     dispatcher = numba.njit(**_OPTIONS)(function)
-    dispatcher._cache = _SourceCache(function)
+    dispatcher._cache = SourceCache(function, _DIGEST)
     return cast(Callable[P, R], dispatcher)
 
 
