@@ -264,7 +264,7 @@ def _discrepancy(model: LatencyModel, evidence: Evidence, stack: _Stack) -> tupl
         run = pm.Normal("run_speed", 0.0, scale["run"], dims="run")
         speed = speed + pt.dot(_fixed(np.eye(n_item)[:, :n_run]), run)
     if n_run and "ttft" in scale:
-        ttft = pm.StudentT("run_ttft", TTFT_NU, 0.0, scale["ttft"], dims="run")
+        ttft = pm.StudentT("run_ttft", nu=TTFT_NU, mu=0.0, sigma=scale["ttft"], dims="run")
     return speed, ttft
 
 
