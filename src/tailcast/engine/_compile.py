@@ -1,10 +1,5 @@
-"""How the kernel is compiled: no GIL, no reference counts, one cache entry a version of its source.
+"""How the kernel is compiled: without the GIL, without reference counts, kept on disk."""
 
-Numba's on-disk cache notices a change in the file of an entry point but not in that of a callee, so
-the digest of all kernel sources is made a part of the key.
-"""
-
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,44 +8,31 @@ import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
-from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
-_PLAIN: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
+from tailcast.engine.source_cache import SourceCache, source_digest
+
+_PLAIN: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def _source_digest() -> str:
-    """Digest of every kernel module, in hexadecimal."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("_*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-_DIGEST: Final = _source_digest()
-
-
-class _SourceCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache on disk, with the sources of all kernel modules in its key."""
-
-    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), _DIGEST)
+_DIGEST: Final = source_digest(Path(__file__).parent.glob("_*.py"))
 
 
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel function that allocates nothing (so that no reference is counted)."""
-    return cast(Callable[P, R], numba.njit(_nrt=False, **_PLAIN)(function))
+    return cast(Callable[P, R], numba.njit(**_INNER, **_PLAIN)(function))
 
 
 def inlined[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel function into its callers: for what runs every step."""
-    return cast(Callable[P, R], numba.njit(_nrt=False, forceinline=True, **_PLAIN)(function))
+    return cast(Callable[P, R], numba.njit(forceinline=True, **_INNER, **_PLAIN)(function))
 
 
 def entry[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function that Python calls, and keep it on disk."""
-    dispatcher = numba.njit(_nrt=False, **_PLAIN)(function)
-    dispatcher._cache = _SourceCache(function)
+    dispatcher = numba.njit(**_PLAIN)(function)
+    dispatcher._cache = SourceCache(function, _DIGEST)
     return cast(Callable[P, R], dispatcher)
 
 

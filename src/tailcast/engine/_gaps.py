@@ -5,7 +5,6 @@ some gaps stand apart in `extras`. Nothing is expanded but the bin that holds a 
 """
 
 import math
-from typing import Any
 
 from tailcast.engine._compile import compiled, inlined
 from tailcast.engine._order import N_BIN, N_BIT, clear, interpolated, key_of, shift_for, value_of
@@ -28,8 +27,9 @@ def _reach(first: float, slope: float, count: int, value: float) -> int:
 
 
 @compiled
-def _count_run(s: Any, weight: int, origin: int, shift: int, histogram: int) -> None:
-    """Add a step run's gaps to the bins from `origin` on; those outside are left out."""
+def _count_run(w: int, i: int, weight: int, origin: int, shift: int, histogram: int) -> None:
+    """Add step run i's gaps to the bins from `origin` on; those outside are left out."""
+    s = step_run_at(run_of(w).step_runs, i)
     low = key_of(s.first)
     high = key_of(s.first + s.slope * (s.count - 1))
     if high < origin or (low - origin) >> shift >= N_BIN:
@@ -65,7 +65,7 @@ def _count_gaps(w: int, a: int, origin: int, shift: int, histogram: int) -> None
     for i in range(run.n_run):
         weight = whole_at(ask.weights, i).value
         if weight > 0:
-            _count_run(step_run_at(run.step_runs, i), weight, origin, shift, histogram)
+            _count_run(w, i, weight, origin, shift, histogram)
     for i in range(ask.n_extra):
         b = (key_of(real_at(ask.extras, i).value) - origin) >> shift
         if 0 <= b < N_BIN:
@@ -102,11 +102,11 @@ def _keep(a: int, n: int, gap: float, count: int) -> int:
 
 
 @compiled
-def _gather_run(s: Any, weight: int, a: int, low: float, end: float, n: int) -> int:
-    """Add a step run's gaps in low..end to the `n` gathered; -1 if they do not fit."""
+def _gather_run(w: int, a: int, i: int, low: float, end: float, n: int) -> int:
+    """Add step run i's gaps in low..end to the `n` gathered; -1 if they do not fit."""
     ask = ask_of(a)
-    if s.first >= end or s.first + s.slope * (s.count - 1) < low:
-        return n
+    s = step_run_at(run_of(w).step_runs, i)
+    weight = whole_at(ask.weights, i).value
     start = _reach(s.first, s.slope, s.count, low)
     stop = _reach(s.first, s.slope, s.count, end)
     if s.slope == 0.0:
@@ -127,11 +127,12 @@ def _gather(w: int, a: int, origin: int, shift: int) -> int:
     low = value_of(origin)
     end = value_of(origin + (1 << shift))
     for i in range(run.n_run):
-        weight = whole_at(ask.weights, i).value
-        if weight > 0:
-            n = _gather_run(step_run_at(run.step_runs, i), weight, a, low, end, n)
-            if n < 0:
-                return -1
+        if whole_at(ask.weights, i).value > 0:
+            s = step_run_at(run.step_runs, i)
+            if s.first < end and s.first + s.slope * (s.count - 1) >= low:
+                n = _gather_run(w, a, i, low, end, n)
+                if n < 0:
+                    return -1
     for i in range(ask.n_extra):
         gap = real_at(ask.extras, i).value
         if low <= gap < end:

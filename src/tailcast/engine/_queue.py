@@ -231,12 +231,12 @@ def send_children(w: int, row: int) -> None:
     """Let the closed loop go on after a request that has just finished."""
     run = run_of(w)
     fa = fate_at(run.fates, row)
-    served = fa.last - fa.arrival + run.stream * item_at(run.items, row).output + run.finish
+    served = fa.last + run.stream * item_at(run.items, row).output + run.finish
     child = kin_at(run.kins, row).first_child
     while child != NONE:
         arrival = max(
             real_at(run.arrivals, child).value,
-            fa.arrival + served + real_at(run.thinks, child).value,
+            served + real_at(run.thinks, child).value,
         )
         fate_at(run.fates, child).arrival = arrival
         if servable(w, child):

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.engine._loop import advance, begin
-from tailcast.engine._memory import Memory, Output, Plan, plan_requests
+from tailcast.engine._memory import Memory, Output
+from tailcast.engine._plan import Plan, plan_requests
 from tailcast.engine._state import GROW
 from tailcast.engine._summary import summarise
 from tailcast.engine.limits import Limits
@@ -72,6 +73,25 @@ def _checked_quantiles(quantiles: Sequence[float]) -> NDArray[np.float64]:
     return values
 
 
+def _checked_tables(
+    requests: RequestTable, law: StepLaw, draw_requests: Sequence[RequestTable] | None
+) -> list[RequestTable]:
+    if draw_requests is None:
+        return [requests]
+    if len(draw_requests) != law.n_draw:
+        raise UsageError(f"draw_requests has {len(draw_requests)} tables for {law.n_draw} draws")
+    if any(table.n_group != requests.n_group for table in draw_requests):
+        raise UsageError("every table of draw_requests must have the groups of requests")
+    return list(draw_requests)
+
+
+def _all_draws(jobs: Sequence[_Job], threads: int) -> list[_Extras]:
+    if threads == 1 or len(jobs) == 1:
+        return [_simulate_draws(job) for job in jobs]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(_simulate_draws, jobs))
+
+
 def _jobs(
     tables: Sequence[RequestTable], n_chunk: int, limits: Limits, law: StepLaw
 ) -> list[tuple[Plan, range]]:
@@ -132,21 +152,16 @@ def simulate(
     --------
     >>> import numpy as np
     >>> from tailcast.request import request_table
-    >>> table = request_table(np.array([0.0, 0.1]), 100, 20)
-    >>> simulate(table, Limits(), StepLaw.single(per_step=0.01)).stat[0, -1, 0, 0].item()
+    >>> table = request_table(np.array([0.0, 5.0]), 100, 20)
+    >>> result = simulate(table, Limits(), StepLaw.single(per_step=0.01))
+    >>> float(result.stat[0, -1, METRICS.index("ttft"), 0].round(6))
     0.01
     """
     values = _checked_quantiles(quantiles)
     if warmup < 0 or threads < 1:
         raise UsageError(f"warmup must be >= 0 and threads >= 1, got {warmup!r} and {threads!r}")
-    tables = [requests] if draw_requests is None else list(draw_requests)
-    n_group = requests.n_group
-    if draw_requests is not None and len(tables) != law.n_draw:
-        raise UsageError(f"draw_requests has {len(tables)} tables for {law.n_draw} draws")
-    if any(table.n_group != n_group for table in tables):
-        raise UsageError("every table of draw_requests must have the groups of requests")
-    ascending = np.sort(values)
-    output = Output.empty(law.n_draw, n_group, len(values))
+    tables = _checked_tables(requests, law, draw_requests)
+    output = Output.empty(law.n_draw, requests.n_group, len(values))
     jobs = [
         _Job(
             plan=plan,
@@ -154,17 +169,13 @@ def simulate(
             limits=limits,
             law=law,
             warmup=warmup,
-            quantiles=ascending,
+            quantiles=np.sort(values),
             output=output,
             want=(records, gaps, steps),
         )
         for plan, draws in _jobs(tables, 4 * threads, limits, law)
     ]
-    if threads == 1 or len(jobs) == 1:
-        extras = [_simulate_draws(job) for job in jobs]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            extras = list(pool.map(_simulate_draws, jobs))
+    extras = _all_draws(jobs, threads)
     order = np.concatenate([[0], 1 + np.argsort(np.argsort(values, kind="stable"))])
     return EngineResult(
         stat=output.stat[..., order.astype(int)],
