@@ -2,9 +2,12 @@
 
 For window i of shape s and metric k in (TTFT, ITL)::
 
-    ln y_ik ~ StudentT(5, ln h_k(theta, overhead, x_i) + omega_k u_sk, sqrt(sigma_k^2 + noise_ik^2))
+    ln y_ik ~ StudentT(5, ln h_k(theta, overhead, x_i) + bias_k(x_i) + omega_k u_sk,
+                       sqrt(sigma_k^2 + noise_ik^2))
 
-with h the chain (V2), the overhead added to TTFT, u standard normal. The scales have informative
+with h the chain (V2), the overhead added to TTFT, u standard normal. The bias is that of TTFT, a
+level and a slope in ln(output tokens): without them fits to long outputs, where the chain is too
+low, put the excess on beta. The scales have informative
 priors: what the chain misses is known from the public Llama sweep, and eight windows cannot tell
 it. Throughput enters only where the server fell short of the rate. All free variables
 are standard normal a priori, and data enter as shared variables, so that the compiled
@@ -28,12 +31,15 @@ from tailcast.queueing.windows import Window, WindowColumns, window_columns
 
 METRICS = ("ttft", "itl")
 NUMBERS = ("alpha", "beta", "gamma")
-FREE = ("z_numbers", "z_overhead", "z_window_scale", "z_shape_scale", "z_offset")
+FREE = ("z_numbers", "z_overhead", "z_bias", "z_window_scale", "z_shape_scale", "z_offset")
 STUDENT_DOF = 5.0
 # medians of the scales, and the sd of their logs: together about 15 % for TTFT and 5 % for ITL,
 # split as on the public Llama-3.1-8B sweep into windows of one shape and between shapes
 WINDOW_SCALE = (0.06, 0.03)
-SHAPE_SCALE = (0.13, 0.035)
+SHAPE_SCALE = (0.10, 0.035)
+# sd of the bias of TTFT: its level at LOG_OUTPUT, and its slope in the log of the output tokens
+BIAS_SD = (0.10, 0.07)
+LOG_OUTPUT = 6.0
 SCALE_LOG_SD = 0.4
 _SAME_SHAPE = 0.25
 # softplus of a normal with the 5, 50 and 95 % points of a half-normal of 5 ms (0.6, 3.4, 9.8 ms);
@@ -82,6 +88,23 @@ class ShapeGroups:
 
 def _log_tokens(columns: WindowColumns) -> Floats:
     return np.log(np.stack([columns.tokens_in + 1.0, columns.tokens_out], axis=-1))
+
+
+def bias_design(columns: WindowColumns) -> Floats:
+    """Regressors of the bias of TTFT, in units of its prior.
+
+    Parameters
+    ----------
+    columns : WindowColumns
+        Windows.
+
+    Returns
+    -------
+    ndarray, shape (n_window, 2)
+        Level and slope.
+    """
+    away = np.log(columns.tokens_out) - LOG_OUTPUT
+    return np.stack([np.ones_like(away), away], axis=-1) * np.array(BIAS_SD)
 
 
 def shape_groups(columns: WindowColumns) -> ShapeGroups:
@@ -192,7 +215,7 @@ def queue_data(windows: Sequence[Window], prior: NumbersPrior, limits: ServerLim
     columns = window_columns(windows)
     if not np.any(np.isfinite(columns.ttft) | np.isfinite(columns.itl)):
         raise UsageError("a fit needs TTFT or ITL of at least one window")
-    scale = np.hypot(WINDOW_SCALE, SHAPE_SCALE)
+    scale = np.array(total_log_sd())
     step = LogFilter(windows, limits, scale**2).update(prior.log_mean, prior.log_cov)
     found = log_latencies(step.mean, columns, limits)
     return QueueData(
@@ -230,12 +253,14 @@ def build_queue_model(data: QueueData) -> Any:
     coords = {
         "number": list(NUMBERS),
         "metric": list(METRICS),
+        "bias": ["level", "slope"],
         "shape": data.groups.names,
         "window": np.arange(columns.n_window),
     }
     with pm.Model(coords=coords) as graph:
         numbers = pm.Normal("z_numbers", dims="number")
         free_overhead = pm.Normal("z_overhead")
+        bias = pm.Normal("z_bias", dims="bias")
         z_window = pm.Normal("z_window_scale", dims="metric")
         z_shape = pm.Normal("z_shape_scale", dims="metric")
         ratio = pt.exp(SCALE_LOG_SD * z_shape)
@@ -257,7 +282,8 @@ def build_queue_model(data: QueueData) -> Any:
         group = pm.Data("group", data.groups.members(columns)[place])
         at, kind = pm.Data("place", place), pm.Data("kind", metric)
         noise = pm.Data("noise", data.noise[place, metric])
-        fitted = values[at, kind] + shape_offset[group, kind]
+        design = pm.Data("bias_design", bias_design(columns)[place] * (metric == 0)[:, None])
+        fitted = values[at, kind] + design @ bias + shape_offset[group, kind]
         pm.StudentT(
             "log_latency",
             nu=STUDENT_DOF,
@@ -287,6 +313,8 @@ class QueueDraws:
         Logs of alpha, beta, gamma in seconds.
     overhead : ndarray, shape (n_draw,)
         Seconds.
+    bias : ndarray, shape (n_draw, 2)
+        Bias of ln TTFT: level and slope, in units of their prior sd.
     window_scale, shape_scale : ndarray, shape (n_draw, 2)
         Scales of the discrepancy of TTFT and ITL, in logs.
     shape_offset : ndarray, shape (n_draw, n_shape, 2)
@@ -295,6 +323,7 @@ class QueueDraws:
 
     log_numbers: Floats
     overhead: Floats
+    bias: Floats
     window_scale: Floats
     shape_scale: Floats
     shape_offset: Floats
@@ -327,6 +356,7 @@ def draws_from_free(free: dict[str, Floats], data: QueueData) -> QueueDraws:
         log_numbers=prior.log_mean + free["z_numbers"] @ factor.T,
         overhead=OVERHEAD_SCALE
         * np.logaddexp(0.0, _OVERHEAD_MEAN + _OVERHEAD_SD * free["z_overhead"]),
+        bias=free["z_bias"],
         window_scale=np.array(WINDOW_SCALE) * np.exp(SCALE_LOG_SD * free["z_window_scale"]),
         shape_scale=np.array(SHAPE_SCALE) * ratio,
         shape_offset=np.array(SHAPE_SCALE) * part * free["z_offset"],
@@ -356,6 +386,7 @@ def prior_free(n_draw: int, data: QueueData, generator: np.random.Generator) -> 
     return {
         "z_numbers": generator.standard_normal((n_draw, 3)),
         "z_overhead": generator.standard_normal(n_draw),
+        "z_bias": generator.standard_normal((n_draw, 2)),
         "z_window_scale": generator.standard_normal((n_draw, 2)),
         "z_shape_scale": z_shape,
         "z_offset": spread * generator.standard_normal((n_draw, *centring.shape)),
@@ -386,7 +417,7 @@ def latency_draws(
     generator : numpy.random.Generator
         Source of randomness.
     discrepancy : bool
-        False for the chain alone, with the overhead.
+        False for the chain and the overhead alone.
 
     Returns
     -------
@@ -398,6 +429,7 @@ def latency_draws(
     logs = np.stack([ttft, found.itl], axis=-1)
     if not discrepancy:
         return np.exp(logs)
+    logs[..., 0] += draws.bias @ bias_design(columns).T
     member, fresh = groups.members(columns), shape_groups(columns)
     new = fresh.members(columns)
     size = (draws.n_draw, fresh.log_tokens.shape[0], 2)
@@ -423,4 +455,4 @@ def total_log_sd() -> tuple[float, float]:
     """
     spread = math.sqrt(STUDENT_DOF / (STUDENT_DOF - 2.0))
     ttft, itl = np.hypot(spread * np.array(WINDOW_SCALE), SHAPE_SCALE)
-    return float(ttft), float(itl)
+    return float(np.hypot(ttft, BIAS_SD[0])), float(itl)

@@ -81,7 +81,7 @@ def known_numbers(
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read: {error}") from None
         draws = tuner.draws(N_DRAW, generator)
-        between = _discrepancy(tuner.noise_log_sd, tuner.settings.overhead, generator)
+        between = _discrepancy(tuner.noise_log_sd, tuner.settings, generator)
         source = f"{path.name} ({tuner.belief.source})"
         return KnownNumbers(log_draws=draws, discrepancy=between, source=source)
     if llm_name is None or gpu is None:
@@ -91,12 +91,16 @@ def known_numbers(
     )
     prior, plain = hardware_prior(deployment), TunerSettings()
     draws = prior.draws(N_DRAW, generator)
-    between = _discrepancy((plain.ttft_log_sd, plain.itl_log_sd), 0.0, generator)
+    between = _discrepancy((plain.ttft_log_sd, plain.itl_log_sd), plain, generator)
     return KnownNumbers(log_draws=draws, discrepancy=between, source=prior.source)
 
 
 def _discrepancy(
-    log_sd: tuple[float, float], overhead: float, generator: np.random.Generator
+    log_sd: tuple[float, float], settings: TunerSettings, generator: np.random.Generator
 ) -> Discrepancy:
     factors = np.exp(generator.standard_normal((N_DRAW, 2)) * log_sd)
-    return Discrepancy(overhead=overhead, ttft_factor=factors[:, 0], itl_factor=factors[:, 1])
+    return Discrepancy(
+        overhead=settings.overhead,
+        ttft_factor=factors[:, 0] * np.exp(settings.ttft_log_bias),
+        itl_factor=factors[:, 1],
+    )

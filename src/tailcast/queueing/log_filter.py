@@ -69,6 +69,8 @@ class LogFilter:
         Variances of the logs of TTFT and ITL around the chain.
     overhead : float
         Client and network time in TTFT, in seconds.
+    ttft_log_bias : float
+        Mean of ln(measured TTFT) less that of the chain with the overhead.
     """
 
     __slots__ = (
@@ -87,7 +89,9 @@ class LogFilter:
         windows: Sequence[Window],
         limits: ServerLimits,
         variance: Floats,
+        *,
         overhead: float = 0.0,
+        ttft_log_bias: float = 0.0,
     ) -> None:
         columns = window_columns(windows)
         saturated = columns.throughput < _SATURATED_BELOW * columns.rate
@@ -103,7 +107,7 @@ class LogFilter:
         self._shapes = np.stack([columns.tokens_in, columns.tokens_out], axis=-1)
         self._rates = columns.rate
         self._chunks = chunk_table(columns.shape, limits)
-        self._measured = np.log(np.where(known, measured, 1.0))
+        self._measured = np.log(np.where(known, measured, 1.0)) - [ttft_log_bias, 0.0, 0.0]
         self._known = known.astype(np.float64)
         self._noise = noise
 

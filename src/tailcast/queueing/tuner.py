@@ -50,6 +50,8 @@ class TunerSettings:
         Windows taken together, at least one.
     overhead : float
         Client and network time in TTFT, in seconds.
+    ttft_log_bias : float
+        Mean of ln(measured TTFT) less that of the chain with the overhead; from a fit.
     """
 
     walk: float = 0.005
@@ -62,10 +64,11 @@ class TunerSettings:
     noise_memory: float = 100.0
     memory: int = 16
     overhead: float = 0.0
+    ttft_log_bias: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
-            if not (math.isfinite(value) and value >= 0):
+            if not math.isfinite(value) or (value < 0 and field != "ttft_log_bias"):
                 raise UsageError(f"tuner: {field} must not be negative, got {value!r}")
         if min(self.ttft_log_sd, self.itl_log_sd, self.noise_weight, self.jump) == 0:
             raise UsageError("tuner: levels of noise, their weight and the jump must be positive")
@@ -176,7 +179,7 @@ class Tuner:
         """
         settings = self.settings
         variance = self._noise_sum / self._noise_count
-        alone = LogFilter([window], self.limits, variance, settings.overhead)
+        alone = self._filter([window], variance)
         walk = settings.walk**2 * np.eye(3)
         plain = alone.update(self._mean, self._cov + walk)
         drifted = self._challenge(alone, plain, walk)
@@ -198,6 +201,10 @@ class Tuner:
             itl_weight=float(weights[1]),
             log_evidence=plain.log_evidence,
         )
+
+    def _filter(self, windows: list[Window], variance: Floats) -> LogFilter:
+        overhead, bias = self.settings.overhead, self.settings.ttft_log_bias
+        return LogFilter(windows, self.limits, variance, overhead=overhead, ttft_log_bias=bias)
 
     def _challenge(self, alone: LogFilter, plain: FilterStep, walk: Floats) -> FilterStep | None:
         """Update the rivals; return the step of one that has won."""
@@ -222,7 +229,7 @@ class Tuner:
         settings = self.settings
         self._windows.append(window)
         self._anchor_cov = self._anchor_cov + walk
-        together = LogFilter(self._windows, self.limits, variance, settings.overhead)
+        together = self._filter(self._windows, variance)
         step = together.update(self._anchor_mean, self._anchor_cov, self._mean)
         self._mean, self._cov = step.mean, step.cov
         if len(self._windows) > settings.memory:
