@@ -6,7 +6,7 @@ from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, wide
 from tailcast.engine._pool import blocks, take
 from tailcast.engine._queue import drop_first, first_waiting
-from tailcast.engine._running import add_chunk, is_contested
+from tailcast.engine._running import add_chunk
 from tailcast.engine._state import (
     FULL,
     NO_ROOM,
@@ -80,8 +80,9 @@ def _join_streams(w: int, slot: int, hit: int) -> None:
         claim(w, sl.sc, sl.ext_c)
         st.n_open += 1
         st.open_sum += slot
-        if it.content != NONE and it.keyed > it.input:
-            sl.session = 1
+        if it.content != NONE:
+            sl.session = it.keyed > it.input
+            run.contested |= st.n_open > 1
 
 
 @compiled
@@ -153,8 +154,6 @@ def _admit(w: int, row: int, hit: int, tokens: int, need: int) -> None:
     take(w, need)
     if sl.sp != NONE or sl.sc != NONE:
         fill(w, slot, sl.progress + tokens)
-        if is_contested(w, slot):
-            run.contested = 1
     add_chunk(w, sl.progress, tokens)
 
 
