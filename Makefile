@@ -11,8 +11,8 @@ predict: $(MARK)
 	  --rate 12 --input-tokens 512 --output-tokens 256 --slo ttft.p99=300ms
 
 test: $(VENV)/.installed-dev lint
-	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow" -q
-	$(PY) -m pytest -m "slow" -q
+	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow and not vllm" -q
+	$(PY) -m pytest -m "slow and not vllm" -q
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check src tests benchmarks
