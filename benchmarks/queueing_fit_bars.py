@@ -112,9 +112,8 @@ def bar_splits(n_split: int = 20, n_train: int = 8) -> Iterator[str]:
             width = float(np.mean(np.log(high / low)))
             row += [np.abs(middle - truth).mean() / truth.mean(), inside, width]
         rows.append(row)
-        yield "  split {}: TTFT {:.3f} in {:.2f}, width {:.2f}; ITL {:.3f} in {:.2f}, {:.2f}".format(
-            split, *row
-        )
+        form = "  split {}: TTFT {:.3f} in {:.2f}, width {:.2f}; ITL {:.3f} in {:.2f}, {:.2f}"
+        yield form.format(split, *row)
     mean, low, high = np.mean(rows, axis=0), np.min(rows, axis=0), np.max(rows, axis=0)
     for place, metric in enumerate(("TTFT", "ITL")):
         k = 3 * place

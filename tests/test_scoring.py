@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+
 from tailcast.scoring import crps, score, summarise
 from tailcast.streams import stream
 

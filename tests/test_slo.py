@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tailcast.errors import UsageError
 from tailcast.prediction import METRICS, Prediction
 from tailcast.slo import miss_probabilities, parse_objective, verdict

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from deployments import deployment
 from tailcast.basis import FEATURES
 from tailcast.inference.evidence import Evidence, StepEvidence, step_evidence
 from tailcast.inference.graph import build_model, collapsed_groups, split, total_scales
 from tailcast.inference.population import free_names, group_levels, varying
 from tailcast.latency_model import LatencyModel, load_latency_model
 from tailcast.streams import stream
-
-from deployments import deployment
 
 Array = NDArray[np.float64]
 
@@ -58,9 +58,7 @@ def test_split_gives_back_the_prior_and_the_sum(model: LatencyModel, evidence: E
     total = np.array([model.coefficient(n).sd for n in names]) * location
     for group, values in offsets.items():
         for k, name in enumerate(varying(model, group)):
-            total[:, names.index(name)] += (
-                model.coefficient(name).effects[group] * values[:, k, 0]
-            )
+            total[:, names.index(name)] += model.coefficient(name).effects[group] * values[:, k, 0]
     np.testing.assert_allclose(total, np.log(excess / 4.0), atol=1e-9)
     slack = 5 / np.sqrt(20_000)
     for part in (location, *(v[..., 0] for v in offsets.values())):
@@ -99,7 +97,9 @@ def test_graph_equals_numpy(model: LatencyModel, evidence: Evidence) -> None:
     graph = build_model(model, evidence)
     with graph:
         drawn = pm.draw(
-            [*graph.free_RVs, graph["log_timing"].owner.inputs[3]], random_seed=4, mode="FAST_COMPILE"
+            [*graph.free_RVs, graph["log_timing"].owner.inputs[3]],
+            random_seed=4,
+            mode="FAST_COMPILE",
         )
     point = dict(zip([v.name for v in graph.free_RVs], drawn[:-1], strict=True))
     expected = np.concatenate([numpy_seconds(model, evidence, s, point) for s in evidence.steps])
