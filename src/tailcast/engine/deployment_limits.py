@@ -28,7 +28,7 @@ def deployment_limits(deployment: Deployment, *, horizon: float = float("inf")) 
     return Limits(
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens,
-        max_model_len=engine.max_model_len or deployment.llm.max_position,
+        max_model_len=deployment.max_model_len,
         block_size=engine.block_size,
         kv_blocks=deployment.kv_block_count,
         prefix_caching=engine.prefix_caching,
