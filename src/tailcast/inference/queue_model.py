@@ -104,7 +104,8 @@ def bias_design(columns: WindowColumns) -> Floats:
         Level and slope.
     """
     away = np.log(columns.tokens_out) - LOG_OUTPUT
-    return np.stack([np.ones_like(away), away], axis=-1) * np.array(BIAS_SD)
+    basis: NDArray[np.float64] = np.stack([np.ones_like(away), away], axis=-1) * np.array(BIAS_SD)
+    return basis
 
 
 def shape_groups(columns: WindowColumns) -> ShapeGroups:
