@@ -44,7 +44,8 @@ def documents_fields(name: str) -> bool:
     if name.startswith("tailcast.cli."):
         return True
     module, _, last = name.rpartition(".")
-    value = getattr(sys.modules.get(module), last, None)
+    owner = getattr(sys.modules.get(module.rpartition(".")[0]), module.rpartition(".")[2], None)
+    value = getattr(sys.modules.get(module), last, owner)
     return inspect.isclass(value) and (
         issubclass(value, Enum | tuple) or getattr(value, "_is_protocol", False)
     )

@@ -64,7 +64,13 @@ class Connection:
         self._pool.close()
 
     def clock(self) -> float:
-        """Seconds since the origin, on the monotonic clock."""
+        """Seconds since the origin, on the monotonic clock.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
         return time.monotonic() - self.origin
 
     def restart_clock(self) -> None:

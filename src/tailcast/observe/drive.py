@@ -44,10 +44,10 @@ class Drive:
     records: list[RequestRecord] = field(default_factory=list)
     parent_failed: list[int] = field(default_factory=list)
     _prompts: PromptMaker = field(init=False)
-    _bodies: dict[int, bytes] = field(default_factory=dict)
-    _children: dict[int, list[int]] = field(default_factory=dict)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _faults: list[BaseException] = field(default_factory=list)
+    _bodies: dict[int, bytes] = field(init=False, default_factory=dict)
+    _children: dict[int, list[int]] = field(init=False, default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+    _faults: list[BaseException] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._prompts = PromptMaker(

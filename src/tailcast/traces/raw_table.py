@@ -59,6 +59,12 @@ class RawTable:
         The file; gzip where the name ends in ``.gz``.
     faults : list of Fault
         Grows while the table is read and looked at.
+    names : tuple of str
+        Column names, from the first line.
+    rows : list of list of str
+        Cells, one list a row.
+    lines : list of int
+        Line of the file that each row stands in.
     """
 
     path: Path
