@@ -61,8 +61,7 @@ def test_a_closed_loop_waits_for_slots(llama_server: Server) -> None:
 
 
 def test_a_repeated_prompt_is_cached(llama_server: Server) -> None:
-    requests = request_table(
-        np.linspace(0.0, 2.0, 6), 200, 4, content_stream=np.zeros(6, dtype=np.int64)
-    )
+    same = np.zeros(6, dtype=np.int64)
+    requests = closed_loop(request_table(np.zeros(6), 200, 4, content_stream=same), 1)
     seen = observe(ObserveSettings(url=llama_server.url), requests)
     assert max(record.cached_tokens for record in seen.records) >= 150

@@ -11,6 +11,9 @@ from tailcast.streams import stream
 
 Array = NDArray[np.float64]
 
+_LAPLACE_WEIGHT = 60.0
+"""Pilot draws that the Laplace covariance is worth."""
+
 _FOLDED = "_log_exp_m1__"
 _STEP = 1e-3
 _SCALE_PRECISION = 2.0
@@ -132,8 +135,35 @@ def _scale_positions(layout: Any) -> NDArray[np.int64]:
     return np.array(positions, dtype=np.int64)
 
 
+def learned_geometry(found: Geometry, pilot: Any) -> Geometry:
+    """Geometry with mean and covariance of pilot draws, shrunk toward the Laplace approximation.
+
+    Parameters
+    ----------
+    found : Geometry
+        Laplace approximation.
+    pilot : xarray.DataTree
+        Short run; its first half is left out.
+
+    Returns
+    -------
+    Geometry
+        Centre and covariance for the run proper.
+    """
+    data = pilot["posterior"].to_dataset()
+    columns = []
+    for name, _, size, _ in found.layout.point_map_info:
+        own = data[str(name).removesuffix(_FOLDED)].values[:, data.sizes["draw"] // 2 :]
+        flat = own.reshape(-1, size)
+        columns.append(np.log(np.expm1(flat)) if str(name).endswith(_FOLDED) else flat)
+    draws = np.concatenate(columns, axis=1)
+    n = len(draws)
+    covariance = (n * np.cov(draws.T) + _LAPLACE_WEIGHT * found.covariance) / (n + _LAPLACE_WEIGHT)
+    return Geometry(mode=draws.mean(axis=0), covariance=covariance, layout=found.layout)
+
+
 def starts(found: Geometry, n_chain: int, seed: int) -> list[dict[str, Any]]:
-    """Dispersed starting points, one a chain: 1.5 posterior sd around the mode.
+    """Dispersed starting points, one a chain: one posterior sd around the centre.
 
     Parameters
     ----------
@@ -155,7 +185,7 @@ def starts(found: Geometry, n_chain: int, seed: int) -> list[dict[str, Any]]:
     root = np.linalg.cholesky(found.covariance)
     points = []
     for _ in range(n_chain):
-        x = found.mode + 1.5 * root @ rng.standard_normal(len(found.mode))
+        x = found.mode + root @ rng.standard_normal(len(found.mode))
         point = DictToArrayBijection.rmap(RaveledVars(x, found.layout.point_map_info))
         points.append(dict(_constrained(str(name), value) for name, value in point.items()))
     return points

@@ -11,14 +11,10 @@ import xarray as xr
 
 from tailcast.errors import InferenceError
 from tailcast.inference.evidence import Evidence
-from tailcast.inference.geometry import geometry, starts
+from tailcast.inference.geometry import Geometry, geometry, learned_geometry, starts
 from tailcast.inference.graph import OFFSET_PREFIX, split
 from tailcast.inference.population import free_names, varying
 from tailcast.latency_model import LatencyModel
-from tailcast.streams import stream
-
-_METRIC_WEIGHT = 200
-"""Draws that the Laplace metric is worth when it is adapted."""
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
@@ -42,7 +38,7 @@ class Sampler:
 
     draws: int = 1500
     tune: int = 1500
-    stored: int = 250
+    stored: int = 200
     chains: int = 4
     cores: int = 2
     target_accept: float = 0.85
@@ -111,30 +107,45 @@ def sample(
     InferenceError
         If the sampler fails.
     """
-    import pymc as pm
-    from pymc.step_methods.hmc.quadpotential import QuadPotentialFullAdapt
-
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    found = geometry(graph, density)
+    short = Sampler(
+        draws=max(sampler.tune // 4, 100),
+        tune=max(sampler.tune // 4, 100),
+        chains=sampler.chains,
+        cores=sampler.cores,
+        target_accept=0.8,
+    )
+    pilot = _nuts(graph, density, found, short, seed + 1, report, "first metric")
+    return _nuts(graph, density, learned_geometry(found, pilot), sampler, seed, report, "sampling")
+
+
+def _nuts(
+    graph: Any,
+    density: Any,
+    found: Geometry,
+    sampler: Sampler,
+    seed: int,
+    report: Callable[[str], None],
+    label: str,
+) -> xr.DataTree:
+    """NUTS with a fixed dense metric; an adapted one would learn the way in, not the posterior."""
+    import pymc as pm
+
     total = sampler.chains * (sampler.draws + sampler.tune)
     seen = [0]
 
     def tick(**_: Any) -> None:
         seen[0] += 1
         if seen[0] % max(total // 10, 1) == 0:
-            report(f"sampling: {100 * seen[0] // total} % of {total} draws")
+            report(f"{label}: {100 * seen[0] // total} % of {total} draws")
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = geometry(graph, density)
             step = pm.NUTS(
-                potential=QuadPotentialFullAdapt(
-                    len(found.mode),
-                    found.mode,
-                    found.covariance,
-                    initial_weight=_METRIC_WEIGHT,
-                    rng=stream(seed, "metric"),
-                ),
+                scaling=found.covariance,
+                is_cov=True,
                 target_accept=sampler.target_accept,
                 logp_dlogp_func=density,
                 model=graph,
@@ -150,7 +161,7 @@ def sample(
                 progressbar=False,
                 compute_convergence_checks=False,
                 mp_ctx="fork" if sampler.cores > 1 else None,
-                callback=tick if sampler.cores == 1 or sampler.chains > 1 else None,
+                callback=tick,
                 model=graph,
             )
     except (RuntimeError, ValueError, FloatingPointError, pm.SamplingError) as error:

@@ -109,15 +109,15 @@ def evidence_tree(evidence: Evidence) -> xr.DataTree:
 def _child(
     item: RunEvidence | StepEvidence, arrays: dict[str, Any], attrs: dict[str, str]
 ) -> xr.DataTree:
+    layout = {name: list(np.shape(value)) for name, value in arrays.items()}
+    packed = np.concatenate([np.ravel(value).astype(np.float64) for value in arrays.values()])
     dataset = xr.Dataset(
-        {
-            name: (tuple(f"{name}_{axis}" for axis in range(np.ndim(value))), np.asarray(value))
-            for name, value in arrays.items()
-        },
+        {"packed": ("value", packed)},
         attrs={
             "name": item.name,
             "deployment": item.deployment,
             "levels": json.dumps(dict(item.levels), sort_keys=True),
+            "layout": json.dumps(layout),
             **attrs,
         },
     )
@@ -162,30 +162,31 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
 
 
 def _values(data: xr.Dataset, name: str) -> NDArray[np.float64]:
-    return np.asarray(data[name].values, dtype=np.float64)
+    """One array out of the packed ones; a small file holds few datasets."""
+    start = 0
+    for key, shape in json.loads(data.attrs["layout"]).items():
+        size = int(np.prod(shape))
+        if key == name:
+            own = np.asarray(data["packed"].values, dtype=np.float64)[start : start + size]
+            return own.reshape(shape)
+        start += size
+    raise InputError(f"posterior evidence lacks {name!r}; fit it again")
 
 
 def _run(data: xr.Dataset, common: dict[str, Any]) -> RunEvidence:
+    columns = {name: _values(data, name) for name in ("log_observed", "finish", "stream")}
     outputs = []
     for k, text in enumerate(json.loads(data.attrs["outputs"])):
         stage, metric, stat = text.split("/")
-        outputs.append(
-            Output(
-                stage=int(stage),
-                metric=metric,
-                stat=stat,
-                log_observed=float(data["log_observed"].values[k]),
-                finish=float(data["finish"].values[k]),
-                stream=float(data["stream"].values[k]),
-            )
-        )
+        own = {name: float(column[k]) for name, column in columns.items()}
+        outputs.append(Output(stage=int(stage), metric=metric, stat=stat, **own))
     emulator = Emulator(
         **{name: _values(data, name) for name in ("centre", "spread", "weights", "residual")}
     )
     return RunEvidence(
         **common,
         matrix=_values(data, "matrix"),
-        in_clock=data["in_clock"].values.astype(bool),
+        in_clock=_values(data, "in_clock").astype(bool),
         emulator=emulator,
         outputs=tuple(outputs),
         batch_range=_values(data, "batch_range"),
