@@ -238,7 +238,7 @@ def verdict(prediction: Prediction, objectives: Sequence[Objective], risk: float
         return Verdict(
             word="yes",
             reason=f"P(miss) {joint:.1%} is within the accepted {risk:.0%}",
-            advice="watch the first traffic with tailcast calibrate",
+            advice="record the first traffic with tailcast observe",
         )
     if joint > 0.5:
         return Verdict(
