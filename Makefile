@@ -25,7 +25,7 @@ lint: $(VENV)/.installed-dev
 DATA ?= ../shared/data
 posterior: $(MARK)
 	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time \
-	  -o posteriors/physics-h100-vllm015 --seed 0
+	  -o posteriors/physics-h100-vllm015 --seed 0 --draws 1400 --tune 800
 
 bench: $(VENV)/.installed-dev
 	$(PY) benchmarks/run.py $(BENCH_ARGS)
