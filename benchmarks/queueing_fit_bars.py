@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
+import xarray as xr
 from queueing_bars import LIMITS, TRUTH, WIDE, capacities, sweep
 
 from tailcast.catalog.accelerators import accelerator
@@ -16,7 +17,7 @@ from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment
 from tailcast.inference.queue_fit import QueueSampler, fit_queue
 from tailcast.inference.queue_model import draws_from_free, latency_draws, prior_free, queue_data
-from tailcast.inference.queue_predict import predict_windows
+from tailcast.inference.queue_predict import datasheet_shares, predict_windows
 from tailcast.inference.queue_tree import QueuePosterior, queue_posterior
 from tailcast.queueing.parameter_prior import hardware_prior, numbers_prior
 from tailcast.queueing.sensitivity import numbers_of_log
@@ -54,7 +55,7 @@ def bar_fit() -> Iterator[str]:
             error = np.abs(center - observed).mean(axis=0) / observed.mean(axis=0)
             yield f"fit, {name}, {what}: TTFT {error[0]:.3f}, ITL {error[1]:.3f}"
         yield f"  90 % coverage TTFT {_inside(observed, fit, columns)}, {seconds:.0f} CPU s here"
-        yield f"  {_physics(deployment, fit.draws.log_numbers)}"
+        yield f"  {_physics(tree, deployment)}"
 
 
 def _observed(windows: list[Window]) -> Floats:
@@ -68,16 +69,14 @@ def _inside(observed: Floats, fit: QueuePosterior, columns: WindowColumns) -> st
     return f"{ttft:.2f}, ITL {itl:.2f}"
 
 
-def _physics(deployment: Deployment, log_numbers: Floats) -> str:
-    model, gpu = deployment.llm, deployment.accelerator
-    _, beta, gamma = np.exp(log_numbers).T
-    compute = 2.0 * model.active_parameters / beta / gpu.peak_flops("bf16")
-    read = model.kv_bytes_per_token / gamma / gpu.memory_bandwidth
+def _physics(tree: xr.DataTree, deployment: Deployment) -> str:
+    shares = datasheet_shares(tree, deployment, seed=1)
     texts = []
-    for name, share in (("peak FLOP/s", compute), ("bandwidth", read)):
-        low, middle, high = np.quantile(share, [0.05, 0.5, 0.95])
-        texts.append(f"{middle:.0%} of {name} (90 %: {low:.0%} .. {high:.0%})")
-    return ", ".join(texts)
+    for name, published in (("compute", 0.81), ("kv_read", 0.71)):
+        low, middle, high = np.quantile(shares[name], [0.05, 0.5, 0.95])
+        inside = "inside" if low <= published <= high else "outside"
+        texts.append(f"{name} {middle:.0%} of peak ({low:.0%} .. {high:.0%}), {published} {inside}")
+    return "; ".join(texts)
 
 
 def bar_splits(n_split: int = 20, n_train: int = 8) -> Iterator[str]:

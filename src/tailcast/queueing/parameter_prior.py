@@ -102,6 +102,33 @@ def numbers_prior(
     )
 
 
+def numbers_at_peak(deployment: Deployment) -> ThreeNumbers:
+    """Three numbers of a deployment that reaches every peak of its datasheet.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        LLM, accelerator and parallelism.
+
+    Returns
+    -------
+    ThreeNumbers
+        Seconds to read the weights once, to compute a token with all active parameters
+        (embeddings and lm_head counted), and to read the KV cache of a token.
+    """
+    llm, bandwidth = deployment.served_llm, deployment.accelerator.memory_bandwidth
+    # a mixture of experts reads the active experts at one token, almost all of them at many
+    active_share = float(np.sqrt(llm.active_parameters / llm.total_parameters))
+    all_active = 2.0 * llm.active_parameters / llm.matmul_flops_per_token
+    kv_bytes = deployment.kv_bytes_per_token_per_accelerator
+    kv_bytes += deployment.window_kv_bytes_per_token_per_accelerator
+    return ThreeNumbers(
+        alpha=deployment.weight_bytes_per_accelerator * active_share / bandwidth,
+        beta=deployment.matmul_seconds_per_token * all_active,
+        gamma=kv_bytes / bandwidth,
+    )
+
+
 def hardware_prior(deployment: Deployment) -> NumbersPrior:
     r"""Belief about a deployment that nobody has measured.
 
@@ -119,22 +146,14 @@ def hardware_prior(deployment: Deployment) -> NumbersPrior:
         Tight on Hopper with one accelerator, where the shares were measured; wide elsewhere.
     """
     llm, accelerator = deployment.served_llm, deployment.accelerator
-    bandwidth = accelerator.memory_bandwidth
-    resident = deployment.weight_bytes_per_accelerator
-    # a mixture of experts reads the active experts at one token, almost all of them at many
-    active_share = float(np.sqrt(llm.active_parameters / llm.total_parameters))
-    per_token = deployment.matmul_seconds_per_token
-    # the share counts all active parameters, embeddings and lm_head included
-    per_token *= 2.0 * llm.active_parameters / llm.matmul_flops_per_token
-    kv_bytes = deployment.kv_bytes_per_token_per_accelerator
-    kv_bytes += deployment.window_kv_bytes_per_token_per_accelerator
+    peak = numbers_at_peak(deployment)
     known = accelerator.architecture == _KNOWN_ARCHITECTURE
     plain = deployment.n_accelerators == 1 and not llm.is_moe and not llm.is_mla
     log_sd = _KNOWN_LOG_SD if known and plain else _UNKNOWN_LOG_SD
     numbers = ThreeNumbers(
-        alpha=resident * active_share / (WEIGHT_READ_SHARE * bandwidth),
-        beta=per_token / COMPUTE_SHARE,
-        gamma=kv_bytes / (KV_READ_SHARE * bandwidth),
+        alpha=peak.alpha / WEIGHT_READ_SHARE,
+        beta=peak.beta / COMPUTE_SHARE,
+        gamma=peak.gamma / KV_READ_SHARE,
     )
     source = f"datasheet: {llm.name} on {deployment.n_accelerators} x {accelerator.name}"
     return numbers_prior(numbers, log_sd, source)
