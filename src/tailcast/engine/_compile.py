@@ -16,7 +16,10 @@ _PLAIN: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt": 
 _INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-_DIGEST: Final = source_digest(Path(__file__).parent.glob("_*.py"))
+_PLAIN_PYTHON: Final = ("_memory.py", "_plan.py")
+_DIGEST: Final = source_digest(
+    path for path in Path(__file__).parent.glob("_*.py") if path.name not in _PLAIN_PYTHON
+)
 
 
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
