@@ -21,7 +21,7 @@ from tailcast.engine._state import (
     whole_at,
 )
 from tailcast.engine._streams import close, fill, release
-from tailcast.engine._stretch import next_run_leave
+from tailcast.engine._stretch import cutoff_of, next_run_leave
 
 
 @compiled
@@ -169,4 +169,5 @@ def end_step(w: int) -> None:
         release_finished(w)
     if run.timed:
         _abort(w)
-    run.cutoff = max(run.now - run.lag1 * run.d1 - run.lag2 * run.d2, run.busy_from)
+    cutoff = cutoff_of(run.lag, run.now, run.start1, run.start2)
+    run.cutoff = max(cutoff, run.busy_from)

@@ -17,7 +17,7 @@ from tailcast.engine._state import (
     step_run_at,
     whole_at,
 )
-from tailcast.engine._stretch import duration_of, elapsed_over, fixing_time, stretch, take_ahead
+from tailcast.engine._stretch import elapsed_over, fixing_time, start_of, stretch, take_ahead
 
 
 @compiled
@@ -56,8 +56,8 @@ def _form_late(w: int) -> bool:
             run.now = run.next_queue
             run.busy_from = run.now
             run.cutoff = run.now
-            run.d1 = 0.0
-            run.d2 = 0.0
+            run.start1 = run.now
+            run.start2 = run.now
             return False
     return True
 
@@ -126,8 +126,8 @@ def _execute(w: int, k: int) -> None:
     if run.logged:
         _log(w)
     run.n_run += 1
-    run.d2 = duration_of(w, k - 2)
-    run.d1 = run.duration + run.slope * (k - 1)
+    run.start2 = start_of(w, k - 2)
+    run.start1 = start_of(w, k - 1)
     run.now += elapsed
     run.end = run.now
     run.step += k
@@ -204,3 +204,5 @@ def begin(w: int) -> None:
     run.now = run.next_queue
     run.busy_from = run.now
     run.cutoff = run.now
+    run.start1 = run.now
+    run.start2 = run.now

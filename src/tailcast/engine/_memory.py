@@ -149,10 +149,14 @@ class Memory:
         """Most ranges that the free pool can hold at once."""
         if not self.limits.prefix_caching:
             return 1
-        item = self.plan.item
-        total = item["input"].astype(np.int64) + item["output"]
-        held = int(((total - 2) // self.limits.block_size + 1).sum())
-        return min(self.limits.kv_blocks, 2 * held) + 4
+        limits, item = self.limits, self.plan.item
+        n = len(item)
+        longest = int((item["input"].astype(np.int64) + item["output"]).max(initial=0))
+        longest = min(longest, limits.max_model_len)
+        most_held = min(limits.max_num_seqs, n) * (longest // limits.block_size + 1)
+        # without preemption a request frees two ranges once, each perhaps behind some garbage
+        ever = 4 * n if limits.kv_blocks >= most_held else limits.kv_blocks
+        return min(limits.kv_blocks, ever) + 4
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         plan, table = self.plan, self.plan.table
@@ -209,8 +213,7 @@ class Memory:
         lag = law.schedule_lag[draw]
         for name, column in _LAW_FIELDS.items():
             run[name] = getattr(law, column)[draw]
-        run["lag1"] = min(lag, 1.0)
-        run["lag2"] = max(lag - 1.0, 0.0)
+        run["lag"] = lag
         run["lagged"] = lag >= 0.5
         run["n_table"] = law.token_table.shape[1]
         self.arrays["table"] = law.token_table[draw]

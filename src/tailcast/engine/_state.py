@@ -156,7 +156,9 @@ WHOLE: Final = np.dtype([("value", _I8)])
 
 _FLOATS = (
     # clock
-    *("now", "busy_from", "cutoff", "d1", "d2", "end", "busy", "horizon", "lag1", "lag2", "fixed"),
+    *("now", "busy_from", "cutoff", "fixed", "end", "busy", "horizon", "lag"),
+    # starts of the last step and of the one before
+    *("start1", "start2"),
     *("next_open", "next_queue"),
     # law
     *("per_step", "per_token", "per_pair", "per_chunk", "per_decode", "per_context"),

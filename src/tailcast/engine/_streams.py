@@ -143,7 +143,7 @@ def settle(w: int, stream: int) -> None:
     if st.n_open == 1:
         sl = slot_at(run.slots, st.open_sum)
         if sl.state == DECODE:
-            fill(w, st.open_sum, run.step + sl.offset + sl.granted + run.ahead)
+            fill(w, st.open_sum, run.step + sl.offset + max(sl.granted, run.ahead))
 
 
 @compiled

@@ -32,20 +32,24 @@ def elapsed_over(w: int, k: int) -> float:
 
 
 @inlined
-def duration_of(w: int, j: int) -> float:
-    """Duration of step `j` of the stretch; -1 is the step before it."""
+def start_of(w: int, j: int) -> float:
+    """Start of step `j` of the stretch; -1 is the step before it."""
     run = run_of(w)
-    return float(run.duration + run.slope * j) if j >= 0 else float(run.d1)
+    if j > 0:
+        return float(run.now + elapsed_over(w, j))
+    return float(run.now if j == 0 else run.start1)
+
+
+@inlined
+def cutoff_of(lag: float, now: float, last: float, before: float) -> float:
+    """When the batch of a step is fixed, from its start and those of the two steps before."""
+    return now - lag * (now - last) if lag < 1.0 else last - (lag - 1.0) * (last - before)
 
 
 @inlined
 def fixing_time(w: int, j: int) -> float:
     """When the batch of step `j` of the stretch is fixed, for j >= 1."""
-    run = run_of(w)
-    cutoff = run.now + elapsed_over(w, j) - run.lag1 * duration_of(w, j - 1)
-    if run.lag2 > 0.0:
-        cutoff -= run.lag2 * duration_of(w, j - 2)
-    return float(cutoff)
+    return cutoff_of(run_of(w).lag, start_of(w, j), start_of(w, j - 1), start_of(w, j - 2))
 
 
 @compiled
