@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tailcast.errors import UsageError
 
@@ -30,16 +30,75 @@ def emit(text: str, output: Path | None = None) -> None:
         If the file cannot be written.
     """
     if output is None:
-        print(text)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:  # the reader has seen enough; what the command decides stands
+            silence(sys.stdout)
         return
     try:
-        handle, temporary = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        with os.fdopen(handle, "w") as file:
-            file.write(text + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, output)
+        if output.exists() and not output.is_file():  # a pipe or device, never to be replaced
+            output.write_text(text + "\n", encoding="utf-8")
+        else:
+            _replace(output.resolve(), text + "\n")
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror})") from error
+
+
+def _replace(path: Path, content: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def check_output(output: Path | None) -> Path | None:
+    """Refuse a file that cannot be written before any work is done for it.
+
+    Parameters
+    ----------
+    output : pathlib.Path, optional
+        What ``-o`` gave.
+
+    Returns
+    -------
+    pathlib.Path or None
+        The same.
+
+    Raises
+    ------
+    UsageError
+        If it is a folder, lies in none, or may not be written.
+    """
+    if output is None:
+        return None
+    try:
+        if output.is_dir():
+            raise UsageError(f"{output}: is a folder; give a file for the answer")
+        if not output.parent.is_dir():
+            raise UsageError(f"{output}: there is no folder {output.parent}; make it first")
+        if not os.access(output if output.exists() else output.parent, os.W_OK):
+            raise UsageError(f"{output}: cannot be written (Permission denied)")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror})") from error
+    return output
+
+
+def silence(stream: TextIO) -> None:
+    """Send what is still written to a stream whose reader has gone to nowhere.
+
+    Parameters
+    ----------
+    stream : file
+        ``sys.stdout`` or ``sys.stderr``.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def emit_json(content: Any, output: Path | None = None) -> None:
@@ -75,4 +134,7 @@ def say(line: str) -> None:
         One line.
     """
     if VERBOSITY["level"] > 0:
-        print(line, file=sys.stderr, flush=True)
+        try:
+            print(line, file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            silence(sys.stderr)

@@ -1,12 +1,12 @@
 """The `tailcast` command: parse, call one library function, render once."""
 
-import os
 import sys
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 
-from tailcast.cli.emit import VERBOSITY
+from tailcast.cli.emit import VERBOSITY, silence
 from tailcast.errors import TailcastError
 
 # Typer brings a click of its own from 0.26 on; its error class is reached through a public one.
@@ -42,6 +42,7 @@ def _root(
     VERBOSITY["level"] = 0 if quiet else 2 if verbose else 1
 
 
+@cache
 def _register() -> None:
     from tailcast.cli import (
         catalog,
@@ -83,24 +84,37 @@ def main(arguments: list[str] | None = None) -> None:
     """
     _register()
     try:
-        outcome = app(args=arguments, standalone_mode=False)
+        outcome = app(args=arguments, prog_name="tailcast", standalone_mode=False)
         sys.stdout.flush()
         code = outcome if isinstance(outcome, int) else 0
     except _CLICK_ERROR as error:
-        message = error.format_message()
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(message)
-            code = 0
-        else:
-            code = _complain(message, 2)
+        code = _usage(error)
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted; nothing half-written was left", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has seen enough
+        silence(sys.stdout)
         code = 0
     except TailcastError as error:
         code = _complain(str(error), error.exit_code)
+    except MemoryError:
+        code = _complain("not enough memory; ask for fewer requests or draws", 2)
+    except OSError as error:
+        silence(sys.stdout)
+        place = error.filename or "standard output"
+        code = _complain(f"{place}: cannot be used ({error.strerror or error})", 3)
     sys.exit(code)
+
+
+def _usage(error: Any) -> int:
+    """Tell what is wrong with the words of the command line, and where help is."""
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(message)
+        return 0
+    command = error.ctx.command_path if error.ctx else "tailcast"
+    message = message.replace("Value error, ", "").rstrip(".")
+    joint = " See" if message.endswith("?") else "; see"
+    return _complain(f"{message}{joint} {command} --help", 2)
 
 
 def _complain(message: str, code: int) -> int:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tailcast.cli.emit import check_output
+
 
 class Format(StrEnum):
     """Rendering of an answer."""
@@ -18,7 +20,13 @@ class Format(StrEnum):
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Rendering of the answer.")]
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", help="File for the answer instead of stdout.")
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="File for the answer instead of stdout.",
+        callback=check_output,
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same answer.")]
 DrawsOption = Annotated[
