@@ -59,14 +59,14 @@ def answer(
     from tailcast.report.tables import render_rows
     from tailcast.workload.materialise import materialise
 
-    for note in asked.workload.notes:
-        say(note)
     found = point_answer(
         model,
         asked.deployment,
         materialise(asked.workload, seed),
         quantiles=wanted_quantiles(asked),
     )
+    for note in asked.workload.notes:
+        say(note)
     kv_blocks = None if found.run is None else found.run.kv_blocks
     if style is Format.json:
         inputs = {**question_json(asked, 1, seed), "kv_blocks": kv_blocks}
@@ -111,8 +111,6 @@ def comparison(
 
     if asked.mode is not None or names_latency_model(asked.posterior):
         raise UsageError("--compare runs both modes and the point models itself; name none")
-    for note in asked.workload.notes:
-        say(note)
     found = compare(
         load_posterior(asked.posterior),
         asked.deployment,
@@ -121,6 +119,8 @@ def comparison(
         seed=seed,
         quantiles=wanted_quantiles(asked),
     )
+    for note in asked.workload.notes:
+        say(note)
     if style is Format.json:
         inputs = question_json(asked, draws, seed)
         emit_json(comparison_json(found, asked.objectives, ci_prob, asked.risk, inputs), output)

@@ -123,8 +123,6 @@ def answer(
 
     if asked.mode == "blis":
         raise UsageError("mode blis gives points without P(miss); only predict and replay show it")
-    for note in asked.workload.notes:
-        say(note)
     prediction = predictive(
         load_posterior(asked.posterior),
         asked.deployment,
@@ -133,6 +131,8 @@ def answer(
         seed=seed,
         quantiles=wanted_quantiles(asked),
     )
+    for note in asked.workload.notes:
+        say(note)
     if style is Format.json:
         inputs = question_json(asked, draws, seed)
         content = prediction_json(prediction, asked.objectives, ci_prob, asked.risk, inputs)

@@ -4,10 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailcast.errors import UsageError
+from tailcast.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from tailcast.study import Study
+
+_TABLES = ("deployment", "workload")
 
 DEFAULT_REQUESTS = 1000
 """Requests of one simulated run where nothing says how many."""
@@ -74,12 +76,19 @@ def question(
         deployment = {**tables.get("deployment", {}), **_given(flags)}
         workload = {**tables.get("workload", {}), **_given(load)}
         _complete(deployment, workload)
-        where = str(study) if study else "flags"
-        asked = Study(
-            deployment=deployment_from_mapping(deployment, f"{where} [deployment]"),
-            workload=workload_from_mapping(workload, f"{where} [workload]"),
-            posterior=DEFAULT_POSTERIOR,
-        )
+        places = [f"{study} [{table}]" if study else "flags" for table in _TABLES]
+        try:
+            asked = Study(
+                deployment=deployment_from_mapping(deployment, places[0]),
+                workload=workload_from_mapping(
+                    workload, places[1], folder=study.parent if study else None
+                ),
+                posterior=DEFAULT_POSTERIOR,
+            )
+        except InputError as error:
+            if study:
+                raise
+            raise UsageError(str(error)) from error
         if study:
             from tailcast.study import load_study
 
