@@ -20,6 +20,7 @@ from tailcast.inference.population import (
     DeploymentDraws,
     Population,
     deployment_draws,
+    population_rows,
     prior_population,
 )
 from tailcast.latency_model import LatencyModel
@@ -292,16 +293,7 @@ def _thinned(population: Population, n_draw: int) -> Population:
         rows = np.linspace(0, total - 1, n_draw).round().astype(int)
     else:
         rows = np.arange(n_draw) % total
-    return Population(
-        latency_model=population.latency_model,
-        location=population.location[rows],
-        offsets={k: v[rows] for k, v in population.offsets.items()},
-        levels=population.levels,
-        deployment=population.deployment[rows],
-        deployments=population.deployments,
-        scale={k: v[rows] for k, v in population.scale.items()},
-        noise={k: v[rows] for k, v in population.noise.items()},
-    )
+    return population_rows(population, rows)
 
 
 def offered_load(

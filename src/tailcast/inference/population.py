@@ -100,6 +100,33 @@ class Population:
         return len(self.location)
 
 
+def population_rows(population: Population, rows: NDArray[np.int64]) -> Population:
+    """Population of chosen draws.
+
+    Parameters
+    ----------
+    population : Population
+        Prior or posterior draws.
+    rows : ndarray of int, shape (n,)
+        Draws in the wanted order; a draw may be used more than once.
+
+    Returns
+    -------
+    Population
+        With n draws.
+    """
+    return Population(
+        latency_model=population.latency_model,
+        location=population.location[rows],
+        offsets={k: v[rows] for k, v in population.offsets.items()},
+        levels=population.levels,
+        deployment=population.deployment[rows],
+        deployments=population.deployments,
+        scale={k: v[rows] for k, v in population.scale.items()},
+        noise={k: v[rows] for k, v in population.noise.items()},
+    )
+
+
 def free_names(model: LatencyModel) -> tuple[str, ...]:
     """Coefficients with a prior, in the model's order.
 
