@@ -12,12 +12,18 @@ from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment, EngineSettings
 from tailcast.engine.point_model import MODES
 from tailcast.errors import CapacityError, CatalogError, InputError, UsageError, near_name
-from tailcast.slo import Objective, parse_objective
+from tailcast.slo import Objective, complete_objectives, parse_objective
 from tailcast.workload.fields import Fields
 from tailcast.workload.mapping import workload_from_mapping
 from tailcast.workload.spec import Workload
 
-_TABLES = ("deployment", "workload", "slo", "posterior", "search")
+_TABLES = ("deployment", "workload", "slo", "posterior", "search", "measure")
+
+HORIZONS = ("window", "process")
+"""What P(miss) is about: the statistic that the next run will show, or the long-run one."""
+
+CURVES = ("rate", "target", "replicas")
+"""What risk may be drawn over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +40,55 @@ class Study:
         May be empty.
     risk : float
         Accepted P(miss).
+    horizon : str
+        One of `HORIZONS`; what the decision is about.
+    curves : tuple of str
+        Of `CURVES`; which risk curves are wanted.
+    replicas : int
+        Equal replicas that requests are dealt to in turn.
     posterior : str
         Name or folder of a posterior, or of a latency model without priors.
     mode : str or None
         Engine for a latency model without priors, ``vllm`` or ``blis``; its own where None.
     search : mapping
         The [search] table as read.
+    measure : mapping
+        The [measure] table as read.
     """
 
     deployment: Deployment
     workload: Workload
     objectives: tuple[Objective, ...] = ()
     risk: float = 0.05
+    horizon: str = "window"
+    curves: tuple[str, ...] = ("rate",)
+    replicas: int = 1
     posterior: str = DEFAULT_POSTERIOR
     mode: str | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
+    measure: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloTerms:
+    """The ``[slo]`` table of a study.
+
+    Parameters
+    ----------
+    objectives : tuple of Objective
+        In the file's order.
+    risk : float
+        Accepted P(miss).
+    horizon : str
+        One of `HORIZONS`.
+    curves : tuple of str
+        Of `CURVES`.
+    """
+
+    objectives: tuple[Objective, ...] = ()
+    risk: float = 0.05
+    horizon: str = "window"
+    curves: tuple[str, ...] = ("rate",)
 
 
 def load_study(path: Path) -> Study:
@@ -74,20 +114,52 @@ def load_study(path: Path) -> Study:
         if name not in tables:
             raise InputError(f"{path}: table [{name}] is missing")
     try:
-        objectives, risk = _objectives(tables.get("slo", {}), path)
+        terms = slo_terms(tables.get("slo", {}), f"{path} [slo]")
+        own, replicas = replicas_of(tables["deployment"], f"{path} [deployment]")
         return Study(
-            deployment=deployment_from_mapping(tables["deployment"], f"{path} [deployment]"),
+            deployment=deployment_from_mapping(own, f"{path} [deployment]"),
             workload=workload_from_mapping(
                 tables["workload"], f"{path} [workload]", folder=path.parent
             ),
-            objectives=objectives,
-            risk=risk,
-            posterior=_posterior(tables.get("posterior", {}), path),
+            objectives=terms.objectives,
+            risk=terms.risk,
+            horizon=terms.horizon,
+            curves=terms.curves,
+            replicas=replicas,
+            posterior=posterior_name(tables.get("posterior", {}), path),
             mode=_mode(tables.get("posterior", {}), path),
             search=tables.get("search", {}),
+            measure=tables.get("measure", {}),
         )
     except (CatalogError, CapacityError, UsageError) as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def replicas_of(mapping: Mapping[str, Any], where: str) -> tuple[dict[str, Any], int]:
+    """Take the number of replicas out of a ``[deployment]`` table.
+
+    Parameters
+    ----------
+    mapping : mapping
+        The table.
+    where : str
+        Place named in messages.
+
+    Returns
+    -------
+    tuple
+        The rest of the table, for `deployment_from_mapping`, and the replicas, 1 where not given.
+
+    Raises
+    ------
+    InputError
+        If it is no whole number of at least 1.
+    """
+    rest = dict(mapping)
+    replicas = Fields({"replicas": rest.pop("replicas", 1)}, where).whole("replicas")
+    if replicas < 1:
+        raise InputError(f"{where}: replicas must be at least 1, got {replicas}")
+    return rest, replicas
 
 
 def read_study(path: Path) -> dict[str, Any]:
@@ -176,33 +248,98 @@ def deployment_from_mapping(mapping: Mapping[str, Any], where: str) -> Deploymen
         raise InputError(f"{where}: {error}") from error
 
 
-def _objectives(table: Mapping[str, Any], path: Path) -> tuple[tuple[Objective, ...], float]:
-    risk = 0.05
-    objectives = []
-    for key, value in table.items():
-        if key == "risk":
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-                raise InputError(f"{path} [slo]: risk must lie between 0 and 1, got {value!r}")
-            risk = float(value)
-            continue
-        for name, target in _flat(key, value):
-            if not isinstance(target, str):
-                raise InputError(
-                    f"{path} [slo]: {name} must be a duration in quotes such as "
-                    f'"300ms", got {target!r}'
-                )
-            objectives.append(parse_objective(f"{name}={target}"))
-    return tuple(objectives), risk
+def slo_terms(table: Mapping[str, Any], where: str) -> SloTerms:
+    """Objectives, risk and horizon of an ``[slo]`` table.
+
+    Parameters
+    ----------
+    table : mapping
+        ``risk horizon curves`` and objectives: ``"ttft.p99" = "300ms"``, ``goodput = 0.95``, or a
+        table ``[slo.goodput]`` with ``share`` or ``rate`` and durations by metric.
+    where : str
+        Place named in messages.
+
+    Returns
+    -------
+    SloTerms
+        Checked.
+
+    Raises
+    ------
+    InputError
+        If a value is impossible.
+    UsageError
+        If an objective is malformed.
+    """
+    fields = Fields(table, where)
+    risk = fields.number("risk", 0.05)
+    if not 0 < risk < 1:
+        raise InputError(f"{where}: risk must lie between 0 and 1, got {risk!r}")
+    horizon = fields.text("horizon", "window")
+    if horizon not in HORIZONS:
+        raise InputError(f"{where}: no horizon {horizon!r}; {near_name(horizon, HORIZONS)}")
+    curves = fields.raw("curves", ["rate"])
+    for name in curves if isinstance(curves, list) else [curves]:
+        if name not in CURVES:
+            raise InputError(f"{where}: curves must be a list of {', '.join(CURVES)}, got {name!r}")
+    texts = [
+        f"{name}={target}"
+        for key in fields.unused()
+        for name, target in _flat(key, table[key], where)
+    ]
+    return SloTerms(
+        objectives=complete_objectives([parse_objective(text) for text in texts]),
+        risk=risk,
+        horizon=horizon,
+        curves=tuple(curves if isinstance(curves, list) else [curves]),
+    )
 
 
-def _flat(key: str, value: Any) -> list[tuple[str, Any]]:
+def _flat(key: str, value: Any, where: str) -> list[tuple[str, Any]]:
     """``ttft.p99 = "300ms"`` is a nested table in TOML; a quoted key is flat."""
-    if isinstance(value, dict):
-        return [(f"{key}.{inner}", target) for inner, target in value.items()]
-    return [(key, value)]
+    goodput = key.startswith("goodput")
+    if isinstance(value, dict) and goodput:
+        return [_goodput_table(key, value, where)]
+    flat = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    for name, target in flat.items():
+        number = goodput and isinstance(target, int | float) and not isinstance(target, bool)
+        if not isinstance(target, str) and not number:
+            raise InputError(
+                f'{where}: {name} must be a duration in quotes such as "300ms", got {target!r}'
+            )
+    return list(flat.items())
 
 
-def _posterior(table: Mapping[str, Any], path: Path) -> str:
+def _goodput_table(key: str, value: Mapping[str, Any], where: str) -> tuple[str, Any]:
+    rest = dict(value)
+    targets = [rest.pop(name, None) for name in ("share", "rate")]
+    if (targets[0] is None) == (targets[1] is None):
+        raise InputError(f"{where} {key}: give either share = 0.95 or rate = 12 (requests/s)")
+    each = ",".join(f"{metric}={seconds}" for metric, seconds in rest.items())
+    target = targets[0] if targets[0] is not None else f"{targets[1]}/s"
+    return f"goodput({each})" if each else "goodput", target
+
+
+def posterior_name(table: Mapping[str, Any], path: Path) -> str:
+    """Posterior that a study names.
+
+    Parameters
+    ----------
+    table : mapping
+        The ``[posterior]`` table.
+    path : pathlib.Path
+        The study; a folder with a slash is looked for beside it first.
+
+    Returns
+    -------
+    str
+        Name or folder; the shipped default where absent.
+
+    Raises
+    ------
+    InputError
+        If a key is unknown or the name no text.
+    """
     for key in table:
         if key not in {"name", "mode"}:
             hint = near_name(key, ("name", "mode"))

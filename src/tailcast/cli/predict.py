@@ -75,6 +75,7 @@ def predict(
         posterior=posterior,
         mode=None if mode is None else mode.value,
     )
+    asked = plainly_asked(asked)
     if compare:
         point.comparison(asked, draws=draws, seed=seed, ci_prob=ci_prob, style=style, output=output)
         return
@@ -148,6 +149,38 @@ def answer(
     else:
         emit("\n".join([title(asked), "", table, "", *lines]), output)
     return prediction
+
+
+def plainly_asked(asked: "Study") -> "Study":
+    """The question without what only `tailcast slo` can answer, which is said.
+
+    Parameters
+    ----------
+    asked : Study
+        Question.
+
+    Returns
+    -------
+    Study
+        One replica, objectives over all requests.
+
+    Raises
+    ------
+    UsageError
+        If several replicas are asked for.
+    """
+    from dataclasses import replace
+
+    from tailcast.errors import UsageError
+    from tailcast.slo import plain_objectives
+
+    if asked.replicas > 1:
+        raise UsageError(f"predict looks at one replica, not {asked.replicas}; use tailcast slo")
+    plain = plain_objectives(asked.objectives)
+    for objective in asked.objectives:
+        if objective not in plain:
+            say(f"{objective} is left out here; tailcast slo answers it")
+    return replace(asked, objectives=plain)
 
 
 def wanted_quantiles(asked: "Study") -> dict[str, float]:

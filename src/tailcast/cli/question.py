@@ -60,11 +60,11 @@ def question(
         If something needed is missing.
     """
     from tailcast.artifacts import DEFAULT_POSTERIOR
-    from tailcast.slo import parse_objective
-    from tailcast.study import Study, deployment_from_mapping, read_study
+    from tailcast.slo import complete_objectives, parse_objective
+    from tailcast.study import Study, deployment_from_mapping, read_study, replicas_of
     from tailcast.workload.mapping import workload_from_mapping
 
-    wanted = tuple(parse_objective(text) for text in objectives)
+    wanted = complete_objectives([parse_objective(text) for text in objectives])
     tables: dict[str, Any] = read_study(study) if study else {}
     flags = {"model": llm, "gpu": gpu, "tensor_parallel": tensor_parallel}
     load = {"rate": rate, "input_tokens": input_tokens, "output_tokens": output_tokens}
@@ -78,11 +78,13 @@ def question(
         _complete(deployment, workload)
         places = [f"{study} [{table}]" if study else "flags" for table in _TABLES]
         try:
+            own, replicas = replicas_of(deployment, places[0])
             asked = Study(
-                deployment=deployment_from_mapping(deployment, places[0]),
+                deployment=deployment_from_mapping(own, places[0]),
                 workload=workload_from_mapping(
                     workload, places[1], folder=study.parent if study else None
                 ),
+                replicas=replicas,
                 posterior=DEFAULT_POSTERIOR,
             )
         except InputError as error:
@@ -95,7 +97,7 @@ def question(
             base = load_study(study)
             asked = replace(asked, objectives=base.objectives, risk=base.risk)
             asked = replace(asked, posterior=base.posterior, search=base.search)
-            asked = replace(asked, mode=base.mode)
+            asked = replace(asked, mode=base.mode, horizon=base.horizon, curves=base.curves)
     if wanted:
         asked = replace(asked, objectives=wanted)
     if mode is not None:
