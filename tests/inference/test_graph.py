@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from deployments import deployment
 from tailcast.basis import FEATURES
 from tailcast.inference.evidence import Evidence, StepEvidence, step_evidence
-from tailcast.inference.graph import build_model, collapsed_groups, split, total_scales
+from tailcast.inference.graph import build_model, split
 from tailcast.inference.population import free_names, group_levels, varying
+from tailcast.inference.stack import collapsed_groups, total_scales
 from tailcast.latency_model import LatencyModel, load_latency_model
 from tailcast.streams import stream
 

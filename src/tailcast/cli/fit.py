@@ -32,7 +32,7 @@ def fit(
     from tailcast.errors import InferenceError
     from tailcast.inference.card import posterior_card
     from tailcast.inference.fit import fit as run_fit
-    from tailcast.inference.sampling import Sampler
+    from tailcast.inference.nuts import Sampler
     from tailcast.inference.sources import load_sources
     from tailcast.latency_model import load_latency_model
     from tailcast.posteriors import save_posterior

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tailcast.inference.evidence import Evidence, content_hash
 from tailcast.inference.fit import Fit
+from tailcast.inference.nuts import Sampler
 from tailcast.inference.population import Population, free_names, varying
-from tailcast.inference.sampling import Sampler
 from tailcast.inference.tree import population_of
 from tailcast.latency_model import GROUPS, LatencyModel
 

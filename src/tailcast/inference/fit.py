@@ -18,14 +18,13 @@ from tailcast.inference.emulate import (
 )
 from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
 from tailcast.inference.forward import RunInput, run_engine
-from tailcast.inference.geometry import compiled_density
-from tailcast.inference.graph import build_model, set_evidence
+from tailcast.inference.nuts import Sampler
 from tailcast.inference.population import (
     Population,
     deployment_draws,
     prior_population,
 )
-from tailcast.inference.sampling import Diagnostics, Sampler, diagnostics, sample, with_parts
+from tailcast.inference.sampling import Diagnostics, diagnostics, sample
 from tailcast.inference.tree import evidence_tree, population_of
 from tailcast.latency_model import LatencyModel
 
@@ -108,7 +107,7 @@ def fit(
     if model.is_fixed:
         raise InferenceError(f"latency model {model.name!r} has fixed coefficients: nothing to fit")
     final = sampler or Sampler()
-    first = Sampler(draws=150, tune=300, chains=2, cores=2, target_accept=0.8)
+    first = Sampler(draws=200, tune=200, chains=2, cores=final.cores, target_accept=0.8)
     prior = prior_population(model, design_size, seed)
     emulated = []
     for run in runs:
@@ -117,18 +116,17 @@ def fit(
             emulated_run(run, model, mapping, effective, seed, threads=threads, report=report)
         )
     evidence = Evidence(runs=tuple(emulated), steps=tuple(steps))
-    report("compiling the model")
-    graph = build_model(model, evidence)
-    density = compiled_density(graph)
     for wave in range(1, waves if runs else 1):
         report(f"first look at the posterior (wave {wave})")
-        tree = with_parts(sample(graph, density, first, seed + wave, report), model, evidence, seed)
-        evidence = _refined(model, runs, evidence, tree, seed + wave, design_size, threads, report)
-        set_evidence(graph, model, evidence)
+        look = sample(model, evidence, first, seed + wave, report=report)
+        evidence = _refined(
+            model, runs, evidence, look.tree, seed + wave, design_size, threads, report
+        )
     report("sampling the posterior")
-    tree = with_parts(sample(graph, density, final, seed, report), model, evidence, seed)
-    found = diagnostics(tree)
-    tree = _assembled(model, runs, evidence, _thinned(tree, final.stored), prior, seed, threads)
+    sampled = sample(model, evidence, final, seed, report=report)
+    found = diagnostics(sampled.tree)
+    tree = _thinned(sampled.tree, final.stored)
+    tree = _assembled(model, runs, evidence, tree, prior, seed, threads)
     return Fit(tree=tree, evidence=evidence, diagnostics=found)
 
 

@@ -1,12 +1,14 @@
-"""Mode and curvature of a posterior: the dense metric and the starts that NUTS is given."""
+"""Mode, curvature and coordinates of a posterior: the dense metric and the starts for NUTS."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.errors import InferenceError
+from tailcast.inference.density import Density
+from tailcast.inference.density_kernel import UNFOLDED
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
@@ -14,51 +16,35 @@ Array = NDArray[np.float64]
 _LAPLACE_WEIGHT = 60.0
 """Pilot draws that the Laplace covariance is worth."""
 
-_FOLDED = "_log_exp_m1__"
 _STEP = 1e-3
 _SCALE_PRECISION = 2.0
 _LEAST_CURVATURE = 0.8
 """Lower bound of the precision in any direction; the priors are standard normal."""
 
+_FOLDS = (0.4, 1.5, 4.0, 10.0)
+"""Prior medians of the excess among which the least skewed coordinate is chosen."""
+
+_STRAIGHT = 30.0
+"""Excess from which softplus is the identity in double precision."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Laplace approximation of a posterior in its unconstrained coordinates.
+    """Centre and covariance of a posterior in its unconstrained coordinates.
 
     Parameters
     ----------
-    mode : ndarray, shape (n_parameter,)
-        Where the density is highest.
+    centre : ndarray, shape (n_parameter,)
+        Mode or mean.
     covariance : ndarray, shape (n_parameter, n_parameter)
-        Inverse curvature at the mode.
-    layout : object
-        PyMC's map from the flat vector to named values.
+        Inverse curvature or covariance of draws.
     """
 
-    mode: Array
+    centre: Array
     covariance: Array
-    layout: Any
 
 
-def compiled_density(graph: Any) -> Any:
-    """Log density with gradient of a built model, compiled once and used by all that follows.
-
-    Parameters
-    ----------
-    graph : pymc.Model
-        Built model.
-
-    Returns
-    -------
-    object
-        PyMC's function of a flat vector.
-    """
-    density = graph.logp_dlogp_function(ravel_inputs=True)
-    density.set_extra_values({})
-    return density
-
-
-def geometry(graph: Any, density: Any) -> Geometry:
+def laplace(density: Density) -> Geometry:
     """Mode by L-BFGS and curvature from gradients, so that NUTS starts with the right metric.
 
     The parameters are standard normal a priori and the data pin a few directions to a hundredth
@@ -66,10 +52,8 @@ def geometry(graph: Any, density: Any) -> Geometry:
 
     Parameters
     ----------
-    graph : pymc.Model
-        Built model.
-    density : object
-        From `compiled_density`.
+    density : Density
+        Of the posterior.
 
     Returns
     -------
@@ -81,23 +65,12 @@ def geometry(graph: Any, density: Any) -> Geometry:
     InferenceError
         If no mode is found.
     """
-    from pymc.blocking import DictToArrayBijection, RaveledVars
     from scipy.optimize import minimize
 
-    start = DictToArrayBijection.map(graph.initial_point())
-    held = _scale_positions(start.point_map_info)
-
-    def negative(x: Array) -> tuple[float, Array]:
-        value, gradient = density(RaveledVars(x, start.point_map_info))
-        if not np.isfinite(value):
-            return 1e100, np.zeros_like(x)
-        slope = -np.array(gradient)
-        slope[held] = 0.0
-        return -float(value), slope
-
+    negative = _held(density)
     found = minimize(
         negative,
-        start.data,
+        density.start(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 5000, "maxfun": 20000},
@@ -105,7 +78,32 @@ def geometry(graph: Any, density: Any) -> Geometry:
     mode = np.asarray(found.x)
     if not np.isfinite(found.fun) or found.fun >= 1e99:
         raise InferenceError("no posterior mode found: the data contradict every draw of the prior")
-    n = len(mode)
+    return Geometry(centre=mode, covariance=_covariance(negative, mode, density))
+
+
+def _held(density: Density) -> Callable[[Array], tuple[float, Array]]:
+    """Negative log density with the scales held at their prior medians.
+
+    The joint mode of a hierarchy lies where its scales collapse, and the curvature there is no
+    metric for the rest.
+    """
+    held = density.scale_positions
+
+    def negative(x: Array) -> tuple[float, Array]:
+        value, gradient = density(x)
+        if not np.isfinite(value):
+            return 1e100, np.zeros_like(x)
+        slope = -gradient
+        slope[held] = 0.0
+        return -value, slope
+
+    return negative
+
+
+def _covariance(
+    negative: Callable[[Array], tuple[float, Array]], mode: Array, density: Density
+) -> Array:
+    n, held = len(mode), density.scale_positions
     curvature = np.empty((n, n))
     for k in range(n):
         step = np.zeros(n)
@@ -115,54 +113,96 @@ def geometry(graph: Any, density: Any) -> Geometry:
     curvature[:, held] = 0.0
     curvature[held, held] = _SCALE_PRECISION
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    values = np.maximum(values, _LEAST_CURVATURE)
-    covariance = (vectors / values) @ vectors.T
-    return Geometry(mode=mode, covariance=(covariance + covariance.T) / 2, layout=start)
+    covariance = (vectors / np.maximum(values, _LEAST_CURVATURE)) @ vectors.T
+    return (covariance + covariance.T) / 2
 
 
-def _scale_positions(layout: Any) -> NDArray[np.int64]:
-    """Positions of the log scales in the flat vector.
-
-    They are held at their prior medians: the joint mode of a hierarchy lies where its scales
-    collapse, and the curvature there is no metric for the rest.
-    """
-    positions: list[int] = []
-    offset = 0
-    for name, _, size, _ in layout:
-        if str(name).startswith(("log_noise", "log_scale_")):
-            positions += range(offset, offset + size)
-        offset += size
-    return np.array(positions, dtype=np.int64)
-
-
-def learned_geometry(found: Geometry, pilot: Any) -> Geometry:
-    """Geometry with mean and covariance of pilot draws, shrunk toward the Laplace approximation.
+def learned(found: Geometry, draws: Array) -> Geometry:
+    """Mean and covariance of pilot draws, shrunk toward an approximation.
 
     Parameters
     ----------
     found : Geometry
-        Laplace approximation.
-    pilot : xarray.DataTree
-        Short run; its first half is left out.
+        Laplace approximation, in the same coordinates.
+    draws : ndarray, shape (n_draw, n_parameter)
+        Pilot draws.
 
     Returns
     -------
     Geometry
         Centre and covariance for the run proper.
     """
-    data = pilot["posterior"].to_dataset()
-    columns = []
-    for name, _, size, _ in found.layout.point_map_info:
-        own = data[str(name).removesuffix(_FOLDED)].values[:, data.sizes["draw"] // 2 :]
-        flat = own.reshape(-1, size)
-        columns.append(np.log(np.expm1(flat)) if str(name).endswith(_FOLDED) else flat)
-    draws = np.concatenate(columns, axis=1)
     n = len(draws)
     covariance = (n * np.cov(draws.T) + _LAPLACE_WEIGHT * found.covariance) / (n + _LAPLACE_WEIGHT)
-    return Geometry(mode=draws.mean(axis=0), covariance=covariance, layout=found.layout)
+    return Geometry(centre=draws.mean(axis=0), covariance=covariance)
 
 
-def starts(found: Geometry, n_chain: int, seed: int) -> list[dict[str, Any]]:
+def unfolding(draws: Array, n_free: int) -> Array:
+    """Fold of each excess that leaves pilot draws least skewed.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n_draw, n_parameter)
+        Pilot draws at the fold `tailcast.inference.density_kernel.UNFOLDED`.
+    n_free : int
+        How many of the first coordinates are excesses.
+
+    Returns
+    -------
+    ndarray, shape (n_free,)
+        Prior medians for `tailcast.inference.density.density`.
+    """
+    excess = np.logaddexp(0.0, draws[:, :n_free]) / UNFOLDED
+    skews = [np.abs(_skewness(folded(excess * fold))) for fold in _FOLDS]
+    return np.array(_FOLDS)[np.argmin(skews, axis=0)]
+
+
+def refolded(draws: Array, unfolded: Array) -> Array:
+    """Draws in the coordinates of another fold.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n_draw, n_parameter)
+        At the fold `tailcast.inference.density_kernel.UNFOLDED`.
+    unfolded : ndarray, shape (n_free,)
+        The other fold.
+
+    Returns
+    -------
+    ndarray, shape (n_draw, n_parameter)
+        The same posterior draws.
+    """
+    out = draws.copy()
+    excess = np.logaddexp(0.0, draws[:, : len(unfolded)]) * (unfolded / UNFOLDED)
+    out[:, : len(unfolded)] = folded(excess)
+    return out
+
+
+def folded(excess: Array) -> Array:
+    """Inverse of softplus.
+
+    Parameters
+    ----------
+    excess : ndarray
+        Positive.
+
+    Returns
+    -------
+    ndarray
+        Unconstrained.
+    """
+    small = np.minimum(excess, _STRAIGHT)
+    value: Array = np.where(excess > _STRAIGHT, excess, np.log(np.expm1(small)))
+    return value
+
+
+def _skewness(x: Array) -> Array:
+    centred = x - x.mean(axis=0)
+    value: Array = (centred**3).mean(axis=0) / np.maximum(centred.std(axis=0), 1e-12) ** 3
+    return value
+
+
+def starts(found: Geometry, n_chain: int, seed: int) -> Array:
     """Dispersed starting points, one a chain: one posterior sd around the centre.
 
     Parameters
@@ -176,23 +216,9 @@ def starts(found: Geometry, n_chain: int, seed: int) -> list[dict[str, Any]]:
 
     Returns
     -------
-    list of dict
-        Values by the names of unconstrained variables.
+    ndarray, shape (n_chain, n_parameter)
+        Unconstrained points.
     """
-    from pymc.blocking import DictToArrayBijection, RaveledVars
-
     rng = stream(seed, "starts")
     root = np.linalg.cholesky(found.covariance)
-    points = []
-    for _ in range(n_chain):
-        x = found.mode + root @ rng.standard_normal(len(found.mode))
-        point = DictToArrayBijection.rmap(RaveledVars(x, found.layout.point_map_info))
-        points.append(dict(_constrained(str(name), value) for name, value in point.items()))
-    return points
-
-
-def _constrained(name: str, value: Array) -> tuple[str, Array]:
-    """Start of a folded variable by its own name: PyMC cannot name this transform's value."""
-    if name.endswith(_FOLDED):
-        return name.removesuffix(_FOLDED), np.logaddexp(0.0, value)
-    return name, value
+    return found.centre + rng.standard_normal((n_chain, len(found.centre))) @ root.T

@@ -1,6 +1,5 @@
 """From a latency model and evidence to an unsampled `pm.Model`."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from tailcast.inference.emulator import REACH, pair_indices
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import free_names, varying
+from tailcast.inference.stack import Stack, collapsed_groups, stacked, total_scales
 from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
 from tailcast.streams import stream
 
@@ -19,33 +19,6 @@ SCALE_PREFIX = "scale_"
 
 _UNFOLDED = 4.0
 """Prior median of the sampled excess: softplus is straight from about 1 upwards."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stack:
-    """Evidence as padded arrays: runs first, then step sources."""
-
-    level: dict[str, NDArray[np.int64]]
-    deployment: NDArray[np.int64]
-    matrix: Array
-    pad: Array
-    in_clock: Array
-    centre: Array
-    spread: Array
-    weights: Array
-    residual: Array
-    run_of_output: NDArray[np.int64]
-    finish: Array
-    stream: Array
-    is_ttft: Array
-    output_noise: NDArray[np.int64]
-    output_observed: Array
-    clock: Array
-    overhead: Array
-    source_of_row: NDArray[np.int64]
-    row_noise: NDArray[np.int64]
-    row_observed: Array
-    noise_names: tuple[str, ...]
 
 
 def build_model(model: LatencyModel, evidence: Evidence) -> Any:
@@ -70,7 +43,7 @@ def build_model(model: LatencyModel, evidence: Evidence) -> Any:
     """
     import pymc as pm
 
-    stack = _stack(model, evidence)
+    stack = stacked(model, evidence)
     with pm.Model(coords=_coords(model, evidence, stack)) as graph:
         for name, (value, dims) in _wave_arrays(stack).items():
             pm.Data(name, value, dims=dims)
@@ -90,7 +63,7 @@ def build_model(model: LatencyModel, evidence: Evidence) -> Any:
     return graph
 
 
-def _coords(model: LatencyModel, evidence: Evidence, stack: _Stack) -> dict[str, list[str]]:
+def _coords(model: LatencyModel, evidence: Evidence, stack: Stack) -> dict[str, list[str]]:
     coords = {
         "coefficient": list(free_names(model)),
         "deployment": list(evidence.deployments),
@@ -111,49 +84,7 @@ def _coords(model: LatencyModel, evidence: Evidence, stack: _Stack) -> dict[str,
     return coords
 
 
-def collapsed_groups(model: LatencyModel, evidence: Evidence) -> tuple[str, ...]:
-    """Groups of which the evidence holds one level only.
-
-    Their offsets cannot be told from the location: they are sampled as one sum, and `split` draws
-    the parts given the sum, which is exact for normal offsets.
-
-    Parameters
-    ----------
-    model : LatencyModel
-        With the hierarchy.
-    evidence : Evidence
-        With the levels.
-
-    Returns
-    -------
-    tuple of str
-        Names in `tailcast.latency_model.GROUPS`.
-    """
-    return tuple(g for g in GROUPS if varying(model, g) and len(evidence.levels(g)) == 1)
-
-
-def total_scales(model: LatencyModel, collapsed: tuple[str, ...]) -> Array:
-    """Prior sd of each free coefficient's log excess with the collapsed offsets in it.
-
-    Parameters
-    ----------
-    model : LatencyModel
-        With the hierarchy.
-    collapsed : tuple of str
-        Groups sampled together with the location.
-
-    Returns
-    -------
-    ndarray, shape (n_free,)
-        Log units.
-    """
-    free = [model.coefficient(name) for name in free_names(model)]
-    return np.array(
-        [np.hypot(c.sd, np.linalg.norm([c.effects.get(g, 0.0) for g in collapsed])) for c in free]
-    )
-
-
-def _log_excess(model: LatencyModel, evidence: Evidence, stack: _Stack) -> Any:
+def _log_excess(model: LatencyModel, evidence: Evidence, stack: Stack) -> Any:
     """Log of coefficient over floor by item of evidence.
 
     What is sampled is the excess itself, folded by a softplus only near zero: step times are
@@ -246,7 +177,7 @@ def _coefficients(model: LatencyModel, log_excess: Any) -> Any:
     return fixed + pt.dot(pt.exp(log_excess), place)
 
 
-def _discrepancy(model: LatencyModel, evidence: Evidence, stack: _Stack) -> tuple[Any, Any]:
+def _discrepancy(model: LatencyModel, evidence: Evidence, stack: Stack) -> tuple[Any, Any]:
     import pymc as pm
     import pytensor.tensor as pt
 
@@ -268,25 +199,6 @@ def _discrepancy(model: LatencyModel, evidence: Evidence, stack: _Stack) -> tupl
     return speed, ttft
 
 
-def set_evidence(graph: Any, model: LatencyModel, evidence: Evidence) -> None:
-    """Put the emulators of another wave into a built model, without compiling it again.
-
-    Parameters
-    ----------
-    graph : pymc.Model
-        From `build_model` with evidence on the same runs and outputs.
-    model : LatencyModel
-        The latency model it was built from.
-    evidence : Evidence
-        With new emulators.
-    """
-    import pymc as pm
-
-    arrays = _wave_arrays(_stack(model, evidence))
-    with graph:
-        pm.set_data({name: value for name, (value, _) in arrays.items()})
-
-
 def _one_hot(index: NDArray[np.int64], size: int) -> Any:
     """Selection as a matrix: products are compiled well, gradients of indexing are not."""
     return _fixed(np.eye(size)[index])
@@ -299,7 +211,7 @@ def _fixed(value: Array) -> Any:
     return pytensor.shared(np.ascontiguousarray(value, dtype=np.float64))
 
 
-def _wave_arrays(stack: _Stack) -> dict[str, tuple[Array, tuple[str, ...]]]:
+def _wave_arrays(stack: Stack) -> dict[str, tuple[Array, tuple[str, ...]]]:
     if not len(stack.residual):
         return {}
     return {
@@ -311,7 +223,7 @@ def _wave_arrays(stack: _Stack) -> dict[str, tuple[Array, tuple[str, ...]]]:
 
 
 def _run_likelihood(
-    graph: Any, model: LatencyModel, stack: _Stack, beta: Any, speed: Any, ttft: Any, sigma: Any
+    graph: Any, model: LatencyModel, stack: Stack, beta: Any, speed: Any, ttft: Any, sigma: Any
 ) -> None:
     import pymc as pm
     import pytensor.tensor as pt
@@ -345,7 +257,7 @@ def _run_likelihood(
 
 
 def _step_likelihood(
-    model: LatencyModel, evidence: Evidence, stack: _Stack, beta: Any, speed: Any, sigma: Any
+    model: LatencyModel, evidence: Evidence, stack: Stack, beta: Any, speed: Any, sigma: Any
 ) -> None:
     import pymc as pm
     import pytensor.tensor as pt
@@ -362,75 +274,3 @@ def _step_likelihood(
         observed=stack.row_observed,
         dims="timing",
     )
-
-
-def _stack(model: LatencyModel, evidence: Evidence) -> _Stack:
-    items = evidence.items
-    outputs = [(r, o) for r, run in enumerate(evidence.runs) for o in run.outputs]
-    rows = [(s, k) for s, source in enumerate(evidence.steps) for k in range(len(source.noise))]
-    used = {o.key for _, o in outputs} | {evidence.steps[s].noise[k] for s, k in rows}
-    names = tuple(name for name in model.noise if name in used)
-    level = {
-        g: np.array([evidence.levels(g).index(item.levels[g]) for item in items], dtype=np.int64)
-        for g in GROUPS
-    }
-    return _Stack(
-        level=level,
-        deployment=np.array([evidence.deployments.index(i.deployment) for i in items]),
-        **_stacked_runs(model, evidence),
-        run_of_output=np.array([r for r, _ in outputs], dtype=np.int64),
-        finish=np.array([o.finish for _, o in outputs]),
-        stream=np.array([o.stream for _, o in outputs]),
-        is_ttft=np.array([float(o.metric == "ttft") for _, o in outputs]),
-        output_noise=np.array([names.index(o.key) for _, o in outputs], dtype=np.int64),
-        output_observed=np.array([o.log_observed for _, o in outputs]),
-        clock=_rows(evidence, "clock", len(model.names)),
-        overhead=_rows(evidence, "overhead", len(model.names)),
-        source_of_row=np.array([s for s, _ in rows], dtype=np.int64),
-        row_noise=np.array(
-            [names.index(evidence.steps[s].noise[k]) for s, k in rows], dtype=np.int64
-        ),
-        row_observed=np.array([evidence.steps[s].log_observed[k] for s, k in rows]),
-        noise_names=names,
-    )
-
-
-def _rows(evidence: Evidence, field: str, width: int) -> Array:
-    parts = [getattr(source, field) for source in evidence.steps]
-    return np.concatenate(parts) if parts else np.zeros((0, width))
-
-
-def _stacked_runs(model: LatencyModel, evidence: Evidence) -> dict[str, Array]:
-    """Pad every run to the same number of effective numbers; a padded one stands at its centre."""
-    runs = evidence.runs
-    n_effective = max((len(run.matrix) for run in runs), default=0)
-    rows, columns = pair_indices(n_effective)
-    shape = (len(runs), n_effective)
-    out = {
-        "matrix": np.zeros((*shape, len(model.names))),
-        "pad": np.ones(shape),
-        "in_clock": np.zeros(shape),
-        "centre": np.zeros(shape),
-        "spread": np.ones(shape),
-    }
-    weights, residual = [], []
-    for r, run in enumerate(runs):
-        n = len(run.matrix)
-        out["matrix"][r, :n] = run.matrix
-        out["pad"][r, :n] = 0.0
-        out["in_clock"][r, :n] = run.in_clock
-        out["centre"][r, :n] = run.emulator.centre
-        out["spread"][r, :n] = run.emulator.spread
-        own_rows, own_columns = pair_indices(n)
-        own = {(i, j): k for k, (i, j) in enumerate(zip(own_rows, own_columns, strict=True))}
-        for o in range(len(run.outputs)):
-            full = np.zeros(1 + n_effective + len(rows))
-            full[: 1 + n] = run.emulator.weights[o, : 1 + n]
-            for k, pair in enumerate(zip(rows, columns, strict=True)):
-                if pair in own:
-                    full[1 + n_effective + k] = run.emulator.weights[o, 1 + n + own[pair]]
-            weights.append(full)
-            residual.append(run.emulator.residual[o])
-    out["weights"] = np.array(weights).reshape(len(weights), 1 + n_effective + len(rows))
-    out["residual"] = np.array(residual)
-    return out

@@ -1,47 +1,26 @@
-"""NUTS over a built model, and what its diagnostics say."""
+"""From latency model and evidence to posterior draws, and what their diagnostics say."""
 
-import logging
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from tailcast.errors import InferenceError
+from tailcast.inference.density import Density, density
 from tailcast.inference.evidence import Evidence
-from tailcast.inference.geometry import Geometry, geometry, learned_geometry, starts
+from tailcast.inference.geometry import Geometry, laplace, learned, refolded, starts, unfolding
 from tailcast.inference.graph import OFFSET_PREFIX, split
+from tailcast.inference.nuts import Sampler, nuts
 from tailcast.inference.population import free_names, varying
 from tailcast.latency_model import LatencyModel
 
+Array = NDArray[np.float64]
+
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampler:
-    """How a posterior is sampled.
-
-    Parameters
-    ----------
-    draws, tune : int
-        Sampled and discarded draws of each chain; diagnostics are of all that were sampled.
-    stored : int
-        Draws of each chain that are stored, evenly thinned.
-    chains, cores : int
-        Number of chains and of processes.
-    target_accept : float
-        Step-size adaptation target.
-    """
-
-    draws: int = 1500
-    tune: int = 1500
-    stored: int = 200
-    chains: int = 4
-    cores: int = 2
-    target_accept: float = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,94 +58,118 @@ class Diagnostics:
         )
 
 
-def sample(
-    graph: Any, density: Any, sampler: Sampler, seed: int, report: Callable[[str], None]
-) -> xr.DataTree:
-    """Sample a built model with NUTS.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Draws with the coordinates and the metric that they were made in.
 
     Parameters
     ----------
-    graph : pymc.Model
-        From `tailcast.inference.graph.build_model`.
-    density : object
-        From `tailcast.inference.geometry.compiled_density`.
+    tree : xarray.DataTree
+        Groups posterior, sample_stats, observed_data.
+    geometry : Geometry
+        Metric for a later run on similar evidence.
+    unfolded : ndarray, shape (n_free,)
+        Fold of the excesses in that metric.
+    """
+
+    tree: xr.DataTree
+    geometry: Geometry
+    unfolded: Array
+
+
+def sample(
+    model: LatencyModel,
+    evidence: Evidence,
+    sampler: Sampler,
+    seed: int,
+    *,
+    weight: Mapping[str, float] | None = None,
+    near: Sampled | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Sampled:
+    """Sample the posterior of a latency model given evidence.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        Priors, floors, hierarchy, discrepancy, noise.
+    evidence : Evidence
+        Runs with emulators, step timings.
     sampler : Sampler
         Sizes.
     seed : int
         Same seed, same draws.
+    weight : mapping of str to float, optional
+        Power of the likelihood by run or step source.
+    near : Sampled, optional
+        A posterior with the same coordinates whose metric serves here too: no pilot is run.
     report : callable
-        Receives a line of progress now and then.
+        Receives lines of progress.
 
     Returns
     -------
-    xarray.DataTree
-        Groups posterior, sample_stats, observed_data.
+    Sampled
+        With every variable of `tailcast.inference.graph.build_model`.
 
     Raises
     ------
     InferenceError
-        If the sampler fails.
+        If there is no mode or the sampler fails.
     """
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    found = geometry(graph, density)
-    short = Sampler(
-        draws=max(sampler.tune // 4, 100),
-        tune=max(sampler.tune // 4, 100),
-        chains=sampler.chains,
-        cores=sampler.cores,
-        target_accept=0.8,
+    if near is None:
+        plain = density(model, evidence, weight=weight)
+        rough = laplace(plain)
+        size = max(sampler.tune // 2, 150)
+        short = replace(sampler, draws=size, tune=size, target_accept=0.8)
+        pilot, _ = nuts(plain, rough, short, seed + 1, report, "first metric")
+        flat = pilot[:, size // 4 :].reshape(-1, plain.size)
+        unfolded = unfolding(flat, plain.blocks[0].size)
+        own = density(model, evidence, weight=weight, unfolded=unfolded)
+        spread = refolded(starts(rough, len(flat), seed), unfolded)
+        rough = Geometry(centre=rough.centre, covariance=np.cov(spread.T))
+        found = learned(rough, refolded(flat, unfolded))
+    else:
+        unfolded, found = near.unfolded, near.geometry
+        own = density(model, evidence, weight=weight, unfolded=unfolded)
+    draws, stats = nuts(own, found, sampler, seed, report)
+    tree = xr.DataTree.from_dict(
+        {
+            "posterior": own.named(draws),
+            "sample_stats": stats,
+            "observed_data": observed(own, evidence),
+        }
     )
-    pilot = _nuts(graph, density, found, short, seed + 1, report, "first metric")
-    return _nuts(graph, density, learned_geometry(found, pilot), sampler, seed, report, "sampling")
+    better = Geometry(
+        centre=draws.reshape(-1, own.size).mean(axis=0),
+        covariance=learned(found, draws.reshape(-1, own.size)).covariance,
+    )
+    return Sampled(tree=with_parts(tree, model, evidence, seed), geometry=better, unfolded=unfolded)
 
 
-def _nuts(
-    graph: Any,
-    density: Any,
-    found: Geometry,
-    sampler: Sampler,
-    seed: int,
-    report: Callable[[str], None],
-    label: str,
-) -> xr.DataTree:
-    """NUTS with a fixed dense metric; an adapted one would learn the way in, not the posterior."""
-    import pymc as pm
+def observed(own: Density, evidence: Evidence) -> xr.Dataset:
+    """Observed logs of summaries and step timings, by name.
 
-    total = sampler.chains * (sampler.draws + sampler.tune)
-    seen = [0]
+    Parameters
+    ----------
+    own : Density
+        Of the evidence.
+    evidence : Evidence
+        Names of its items.
 
-    def tick(**_: Any) -> None:
-        seen[0] += 1
-        if seen[0] % max(total // 10, 1) == 0:
-            report(f"{label}: {100 * seen[0] // total} % of {total} draws")
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            step = pm.NUTS(
-                scaling=found.covariance,
-                is_cov=True,
-                target_accept=sampler.target_accept,
-                logp_dlogp_func=density,
-                model=graph,
-            )
-            tree: xr.DataTree = pm.sample(
-                draws=sampler.draws,
-                tune=sampler.tune,
-                chains=sampler.chains,
-                cores=sampler.cores,
-                step=step,
-                initvals=starts(found, sampler.chains, seed),
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                mp_ctx="fork" if sampler.cores > 1 else None,
-                callback=tick,
-                model=graph,
-            )
-    except (RuntimeError, ValueError, FloatingPointError, pm.SamplingError) as error:
-        raise InferenceError(f"sampling failed: {str(error).splitlines()[0]}") from error
-    return tree
+    Returns
+    -------
+    xarray.Dataset
+        ``log_summary`` and ``log_timing``, log seconds.
+    """
+    summary = [f"{run.name}/{o.stage}/{o.key}" for run in evidence.runs for o in run.outputs]
+    timing = [f"{s.name}/{k}" for s in evidence.steps for k in range(len(s.log_observed))]
+    parts: dict[str, tuple[str, Array]] = {}
+    coords: dict[str, list[str]] = {}
+    if summary:
+        parts["log_summary"], coords["summary"] = ("summary", own.tables.output_log), summary
+    if timing:
+        parts["log_timing"], coords["timing"] = ("timing", own.tables.row_log), timing
+    return xr.Dataset(parts, coords=coords)
 
 
 def with_parts(

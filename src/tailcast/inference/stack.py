@@ -1,0 +1,190 @@
+"""Evidence as padded arrays, as the PyMC form and the compiled form of the density take it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.inference.emulator import pair_indices
+from tailcast.inference.evidence import Evidence
+from tailcast.inference.population import free_names, varying
+from tailcast.latency_model import GROUPS, LatencyModel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """Evidence as padded arrays: runs first, then step sources.
+
+    Parameters
+    ----------
+    level : dict of str to ndarray, shape (n_item,)
+        Level index by group.
+    deployment : ndarray, shape (n_item,)
+        Index of the deployment.
+    matrix, pad, in_clock, centre, spread : ndarray, shape (n_run, n_effective, ...)
+        Map to effective numbers, and the emulators' standardisation.
+    weights : ndarray, shape (n_output, n_feature)
+        Emulator weights.
+    residual, finish, stream, is_ttft, output_observed : ndarray, shape (n_output,)
+        Emulator error, overhead counts, whether a TTFT, observed log seconds.
+    run_of_output, output_noise : ndarray, shape (n_output,)
+        Indices of run and noise scale.
+    clock, overhead : ndarray, shape (n_row, n_coefficient)
+        Basis values and overhead counts of step timings.
+    source_of_row, row_noise, row_observed : ndarray, shape (n_row,)
+        Index of step source and noise scale, observed log seconds.
+    noise_names : tuple of str
+        Noise scales in use.
+    """
+
+    level: dict[str, NDArray[np.int64]]
+    deployment: NDArray[np.int64]
+    matrix: Array
+    pad: Array
+    in_clock: Array
+    centre: Array
+    spread: Array
+    weights: Array
+    residual: Array
+    run_of_output: NDArray[np.int64]
+    finish: Array
+    stream: Array
+    is_ttft: Array
+    output_noise: NDArray[np.int64]
+    output_observed: Array
+    clock: Array
+    overhead: Array
+    source_of_row: NDArray[np.int64]
+    row_noise: NDArray[np.int64]
+    row_observed: Array
+    noise_names: tuple[str, ...]
+
+
+def collapsed_groups(model: LatencyModel, evidence: Evidence) -> tuple[str, ...]:
+    """Groups of which the evidence holds one level only.
+
+    Their offsets cannot be told from the location: they are sampled as one sum, and `split` draws
+    the parts given the sum, which is exact for normal offsets.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With the hierarchy.
+    evidence : Evidence
+        With the levels.
+
+    Returns
+    -------
+    tuple of str
+        Names in `tailcast.latency_model.GROUPS`.
+    """
+    return tuple(g for g in GROUPS if varying(model, g) and len(evidence.levels(g)) == 1)
+
+
+def total_scales(model: LatencyModel, collapsed: tuple[str, ...]) -> Array:
+    """Prior sd of each free coefficient's log excess with the collapsed offsets in it.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        With the hierarchy.
+    collapsed : tuple of str
+        Groups sampled together with the location.
+
+    Returns
+    -------
+    ndarray, shape (n_free,)
+        Log units.
+    """
+    free = [model.coefficient(name) for name in free_names(model)]
+    return np.array(
+        [np.hypot(c.sd, np.linalg.norm([c.effects.get(g, 0.0) for g in collapsed])) for c in free]
+    )
+
+
+def stacked(model: LatencyModel, evidence: Evidence) -> Stack:
+    """Padded arrays of evidence.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        Which coefficients and noise scales there are.
+    evidence : Evidence
+        Runs with emulators, step timings.
+
+    Returns
+    -------
+    Stack
+        Ready for both forms of the density.
+    """
+    items = evidence.items
+    outputs = [(r, o) for r, run in enumerate(evidence.runs) for o in run.outputs]
+    rows = [(s, k) for s, source in enumerate(evidence.steps) for k in range(len(source.noise))]
+    used = {o.key for _, o in outputs} | {evidence.steps[s].noise[k] for s, k in rows}
+    names = tuple(name for name in model.noise if name in used)
+    level = {
+        g: np.array([evidence.levels(g).index(item.levels[g]) for item in items], dtype=np.int64)
+        for g in GROUPS
+    }
+    return Stack(
+        level=level,
+        deployment=np.array([evidence.deployments.index(i.deployment) for i in items]),
+        **_stacked_runs(model, evidence),
+        run_of_output=np.array([r for r, _ in outputs], dtype=np.int64),
+        finish=np.array([o.finish for _, o in outputs]),
+        stream=np.array([o.stream for _, o in outputs]),
+        is_ttft=np.array([float(o.metric == "ttft") for _, o in outputs]),
+        output_noise=np.array([names.index(o.key) for _, o in outputs], dtype=np.int64),
+        output_observed=np.array([o.log_observed for _, o in outputs]),
+        clock=_rows(evidence, "clock", len(model.names)),
+        overhead=_rows(evidence, "overhead", len(model.names)),
+        source_of_row=np.array([s for s, _ in rows], dtype=np.int64),
+        row_noise=np.array(
+            [names.index(evidence.steps[s].noise[k]) for s, k in rows], dtype=np.int64
+        ),
+        row_observed=np.array([evidence.steps[s].log_observed[k] for s, k in rows]),
+        noise_names=names,
+    )
+
+
+def _rows(evidence: Evidence, field: str, width: int) -> Array:
+    parts = [getattr(source, field) for source in evidence.steps]
+    return np.concatenate(parts) if parts else np.zeros((0, width))
+
+
+def _stacked_runs(model: LatencyModel, evidence: Evidence) -> dict[str, Array]:
+    """Pad every run to the same number of effective numbers; a padded one stands at its centre."""
+    runs = evidence.runs
+    n_effective = max((len(run.matrix) for run in runs), default=0)
+    rows, columns = pair_indices(n_effective)
+    shape = (len(runs), n_effective)
+    out = {
+        "matrix": np.zeros((*shape, len(model.names))),
+        "pad": np.ones(shape),
+        "in_clock": np.zeros(shape),
+        "centre": np.zeros(shape),
+        "spread": np.ones(shape),
+    }
+    weights, residual = [], []
+    for r, run in enumerate(runs):
+        n = len(run.matrix)
+        out["matrix"][r, :n] = run.matrix
+        out["pad"][r, :n] = 0.0
+        out["in_clock"][r, :n] = run.in_clock
+        out["centre"][r, :n] = run.emulator.centre
+        out["spread"][r, :n] = run.emulator.spread
+        own_rows, own_columns = pair_indices(n)
+        own = {(i, j): k for k, (i, j) in enumerate(zip(own_rows, own_columns, strict=True))}
+        for o in range(len(run.outputs)):
+            full = np.zeros(1 + n_effective + len(rows))
+            full[: 1 + n] = run.emulator.weights[o, : 1 + n]
+            for k, pair in enumerate(zip(rows, columns, strict=True)):
+                if pair in own:
+                    full[1 + n_effective + k] = run.emulator.weights[o, 1 + n + own[pair]]
+            weights.append(full)
+            residual.append(run.emulator.residual[o])
+    out["weights"] = np.array(weights).reshape(len(weights), 1 + n_effective + len(rows))
+    out["residual"] = np.array(residual)
+    return out
