@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tailcast.deployment import Deployment, EngineSettings
 from tailcast.errors import CapacityError, CatalogError, InputError, TailcastError, UsageError
 from tailcast.request import RequestTable
 from tailcast.traces.executed import executed_workload
-from tailcast.traces.observed import Observed, observed_records
+from tailcast.traces.observed import Observed, observed_records, saturation_labels
 from tailcast.traces.yaml_file import read_yaml
 from tailcast.workload.fields import Fields
 from tailcast.workload.materialise import materialise
@@ -50,6 +50,8 @@ class Experiment:
         run, whatever their ids, remarks and layout.
     path : str
         File it was read from.
+    saturated : mapping of int to bool
+        Stages of which the file says whether they were saturated.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Experiment:
     ignored: tuple[str, ...]
     content_hash: str
     path: str
+    saturated: Mapping[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,8 @@ def load_experiment(path: Path | str) -> Experiment:
         raise InputError(f"{path}: {missing} is missing; is this an experiment file?")
     workload = executed_workload(sent)
     evidence = sent.text("repetition_evidence", "")
-    observed = observed_records(fields.tables("observed"), len(workload.group_names))
+    entries = fields.tables("observed")
+    observed = observed_records(entries, len(workload.group_names))
     ignored = (*fields.ignore_unused(), *sent.ignore_unused())
     deployment, ignored_settings = _deployment(served)
     return Experiment(
@@ -126,6 +130,7 @@ def load_experiment(path: Path | str) -> Experiment:
         ignored=(*ignored, *ignored_settings),
         content_hash=_content_hash(fields.read, deployment, workload, observed),
         path=str(path),
+        saturated=saturation_labels(entries),
     )
 
 

@@ -129,9 +129,9 @@ def observed_records(entries: list[Fields], n_stage: int) -> tuple[Observed, ...
         if n_requests is not None and n_requests < 1:
             raise InputError(f"{entry.where}: requests must be at least 1, got {n_requests}")
         table = entry.table("latency_ms")
-        if table is None:
+        if table is None and "saturated" not in entry:
             raise InputError(f"{entry.where}: latency_ms is missing")
-        for record in _of_stage(table, stage, n_requests):
+        for record in _of_stage(table, stage, n_requests) if table is not None else ():
             key = (record.stage, record.metric, record.statistic)
             if key in seen:
                 raise InputError(
@@ -142,6 +142,32 @@ def observed_records(entries: list[Fields], n_stage: int) -> tuple[Observed, ...
             records.append(record)
         entry.ignore_unused()
     return tuple(records)
+
+
+def saturation_labels(entries: list[Fields]) -> dict[int, bool]:
+    """Stages of which a file says whether they were saturated.
+
+    Parameters
+    ----------
+    entries : list of Fields
+        ``{stage, saturated}`` beside the latencies, or in place of them where they are no
+        latencies to predict: most requests timed out.
+
+    Returns
+    -------
+    dict of int to bool
+        By stage; stages without a label are left out.
+
+    Raises
+    ------
+    InputError
+        If a label is not true or false.
+    """
+    labels = {}
+    for entry in entries:
+        if "saturated" in entry:
+            labels[entry.whole("stage", 0)] = entry.flag("saturated")
+    return labels
 
 
 def _of_stage(table: Fields, stage: int, n_requests: int | None) -> list[Observed]:

@@ -1,0 +1,1 @@
+"""Whether a posterior may be used: convergence, fit, emulators, what must hold to ship."""

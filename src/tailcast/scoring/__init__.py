@@ -1,0 +1,1 @@
+"""Predictions against observations: scores, tables, rivals."""
