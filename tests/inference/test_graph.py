@@ -9,7 +9,7 @@ from tailcast.basis import FEATURES
 from tailcast.inference.evidence import Evidence, StepEvidence, step_evidence
 from tailcast.inference.graph import build_model, split
 from tailcast.inference.population import free_names, group_levels, varying
-from tailcast.inference.stack import collapsed_groups, total_scales
+from tailcast.inference.stack import level_offsets, total_scales
 from tailcast.latency_model import LatencyModel, load_latency_model
 from tailcast.streams import stream
 
@@ -42,27 +42,38 @@ def evidence(model: LatencyModel) -> Evidence:
     return Evidence(runs=(), steps=steps)
 
 
-def test_collapsed_groups_hold_one_level(model: LatencyModel, evidence: Evidence) -> None:
-    collapsed = collapsed_groups(model, evidence)
-    assert "accelerator" in collapsed
-    assert "interconnect" in collapsed
-    assert "llm" not in collapsed
+def test_an_offset_is_sampled_where_its_coefficient_enters_several_levels(
+    model: LatencyModel, evidence: Evidence
+) -> None:
+    found = level_offsets(model, evidence)
+    sampled = {(group, name) for group, name, _ in found.terms}
+    assert ("llm", "prefill_compute") in sampled
+    assert set(found.collapsed["per_moe_layer"]) == {"family"}  # one of the two LLMs is a mixture
+    assert "accelerator" in found.collapsed["weight_read"]
+    assert not {(g, n) for n, groups in found.collapsed.items() for g in groups} & sampled
+    assert found.collapsed["weight_read_quantised"] == {}  # it enters nowhere: prior alone
 
 
 @pytest.mark.statistical
 def test_split_gives_back_the_prior_and_the_sum(model: LatencyModel, evidence: Evidence) -> None:
-    """n = 20,000: each standardised part is normal (4 sigma, false alarm 6e-5 each of ~40)."""
-    scales = total_scales(model, collapsed_groups(model, evidence))
-    excess = 4.0 * np.exp(scales * stream(5, "excess").standard_normal((20_000, len(scales))))
-    location, offsets = split(model, evidence, excess, seed=1)
+    """n = 20,000: each standardised part is normal (5 sigma, false alarm 6e-7 each of ~100)."""
+    found = level_offsets(model, evidence)
+    scales = total_scales(model, found)
+    rng = stream(5, "excess")
+    excess = 4.0 * np.exp(scales * rng.standard_normal((20_000, len(scales))))
+    offset = rng.standard_normal((20_000, len(found.terms)))
+    location, offsets = split(model, evidence, excess, offset, seed=1)
     names = free_names(model)
     total = np.array([model.coefficient(n).sd for n in names]) * location
-    for group, values in offsets.items():
-        for k, name in enumerate(varying(model, group)):
-            total[:, names.index(name)] += model.coefficient(name).effects[group] * values[:, k, 0]
+    for name, groups in found.collapsed.items():
+        for group, level in groups.items():
+            own = offsets[group][
+                :, varying(model, group).index(name), evidence.levels(group).index(level)
+            ]
+            total[:, names.index(name)] += model.coefficient(name).effects[group] * own
     np.testing.assert_allclose(total, np.log(excess / 4.0), atol=1e-9)
     slack = 5 / np.sqrt(20_000)
-    for part in (location, *(v[..., 0] for v in offsets.values())):
+    for part in (location, *offsets.values()):
         assert np.all(np.abs(part.mean(axis=0)) < slack)
         assert np.all(np.abs(part.std(axis=0) - 1) < slack)
     assert abs(excess[:, 0].std() - 1) > slack  # control: the sum itself is not standard normal
@@ -73,17 +84,14 @@ def numpy_seconds(
 ) -> Array:
     """Predicted seconds of each timing, by plain loops."""
     names = free_names(model)
-    collapsed = collapsed_groups(model, evidence)
+    found = level_offsets(model, evidence)
     values = {}
     for k, name in enumerate(names):
         c = model.coefficient(name)
         log_excess = np.log(point["excess"][k] / 4.0)
-        for group, effect in c.effects.items():
-            if group in collapsed:
-                continue
-            row = varying(model, group).index(name)
-            column = evidence.levels(group).index(item.levels[group])
-            log_excess += effect * point[f"offset_{group}"][row, column]
+        for z, (group, of, level) in enumerate(found.terms):
+            if of == name and item.levels[group] == level:
+                log_excess += c.effects[group] * point["offset"][z]
         values[name] = c.floor + (c.centre - c.floor) * np.exp(log_excess)
     beta = np.array([values[c.name] for c in model.coefficients])
     speed = point["deployment_speed"][evidence.deployments.index(item.deployment)]

@@ -19,8 +19,8 @@ def fit(
     leave_out: Annotated[
         list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", min=50, help="Sampled draws a chain.")] = 1500,
-    tune: Annotated[int, typer.Option("--tune", min=50, help="Tuning steps a chain.")] = 1500,
+    draws: Annotated[int, typer.Option("--draws", min=50, help="Sampled draws a chain.")] = 1000,
+    tune: Annotated[int, typer.Option("--tune", min=50, help="Tuning steps a chain.")] = 400,
     chains: Annotated[int, typer.Option("--chains", min=1, help="Chains.")] = 4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
     allow_unconverged: Annotated[

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tailcast.inference.density_kernel import UNFOLDED, Tables, log_density
 from tailcast.inference.emulator import REACH
 from tailcast.inference.evidence import Evidence
-from tailcast.inference.population import free_names, varying
-from tailcast.inference.stack import Stack, collapsed_groups, stacked, total_scales
+from tailcast.inference.population import free_names
+from tailcast.inference.stack import Offsets, Stack, level_offsets, stacked, total_scales
 from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
 
 Array = NDArray[np.float64]
@@ -165,20 +165,20 @@ def density(
         Ready to be sampled.
     """
     stack = stacked(model, evidence)
-    collapsed = collapsed_groups(model, evidence)
-    offset, share, offset_blocks, coords = _offsets(model, evidence, stack, collapsed)
+    offsets = level_offsets(model, evidence)
+    place, share = _offset_places(model, evidence, offsets)
     effects = _effects(model, evidence, stack)
     power = [float((weight or {}).get(item.name, 1.0)) for item in evidence.items]
     free = [model.coefficient(name) for name in free_names(model)]
     median = np.full(len(free), UNFOLDED) if unfolded is None else unfolded
     tables = Tables(
-        n_offset=sum(block.size for block in offset_blocks),
-        excess_sd=total_scales(model, collapsed),
+        n_offset=len(offsets.terms),
+        excess_sd=total_scales(model, offsets),
         unfolded=median,
         base=np.array([c.centre - c.floor for c in free]) / median,
         fixed=np.array([c.centre if c.fixed else c.floor for c in model.coefficients]),
         column=np.array([model.names.index(c.name) for c in free], dtype=np.int64),
-        offset=offset,
+        offset=place,
         share=share,
         noise_centre=np.array([model.noise[name].centre for name in stack.noise_names]),
         noise_sd=np.array([model.noise[name].sd for name in stack.noise_names]),
@@ -193,13 +193,14 @@ def density(
     names = free_names(model)
     blocks = (
         Block(name="excess", dims=("coefficient",), shape=(len(names),)),
-        *offset_blocks,
+        Block(name="offset", dims=("offset_term",), shape=(len(offsets.terms),)),
         Block(name="log_noise", dims=("noise",), shape=(len(stack.noise_names),)),
         *(Block(name=f"log_scale_{k}", dims=(), shape=()) for k in model.discrepancy),
         *effects.blocks,
     )
-    coords |= {
+    coords: dict[str, Sequence[str]] = {
         "coefficient": names,
+        "offset_term": tuple(":".join(term) for term in offsets.terms),
         "noise": stack.noise_names,
         "deployment": evidence.deployments,
         "run": tuple(run.name for run in evidence.runs),
@@ -207,28 +208,21 @@ def density(
     return Density(tables=tables, blocks=blocks, coords=coords)
 
 
-def _offsets(
-    model: LatencyModel, evidence: Evidence, stack: Stack, collapsed: tuple[str, ...]
-) -> tuple[Index, Array, tuple[Block, ...], dict[str, Sequence[str]]]:
+def _offset_places(
+    model: LatencyModel, evidence: Evidence, offsets: Offsets
+) -> tuple[Index, Array]:
     """Where each coefficient of each item finds its standardised level offsets."""
-    names = free_names(model)
-    groups = [g for g in GROUPS if varying(model, g) and g not in collapsed]
-    place = np.full((len(stack.deployment), len(names), max(len(groups), 1)), -1, dtype=np.int64)
-    share = np.zeros((len(names), max(len(groups), 1)))
-    blocks: list[Block] = []
-    coords: dict[str, Sequence[str]] = {}
-    start = 0
-    for g, group in enumerate(groups):
-        varied, levels = varying(model, group), evidence.levels(group)
-        for v, name in enumerate(varied):
-            k = names.index(name)
-            share[k, g] = model.coefficient(name).effects[group]
-            place[:, k, g] = start + v * len(levels) + stack.level[group]
-        dims = (f"{group}_coefficient", group)
-        blocks.append(Block(name=f"offset_{group}", dims=dims, shape=(len(varied), len(levels))))
-        coords |= {group: levels, dims[0]: varied}
-        start += len(varied) * len(levels)
-    return place, share, tuple(blocks), coords
+    names, items = free_names(model), evidence.items
+    place = np.full((len(items), len(names), len(GROUPS)), -1, dtype=np.int64)
+    share = np.zeros((len(names), len(GROUPS)))
+    for z, (group, name, level) in enumerate(offsets.terms):
+        k, g = names.index(name), GROUPS.index(group)
+        share[k, g] = model.coefficient(name).effects[group]
+        for i, item in enumerate(items):
+            if item.levels[group] == level:
+                place[i, k, g] = z
+    used = [g for g in range(len(GROUPS)) if (place[:, :, g] >= 0).any()] or [0]
+    return np.ascontiguousarray(place[:, :, used]), np.ascontiguousarray(share[:, used])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -352,3 +352,55 @@ def log_density(x: Array, grad: Array, t: Any) -> float:
         grad[at_scale + j] += dscale[j] * t.scale_sd[j]
     total += _standard_prior(x, grad, t)
     return total
+
+
+@_jit
+def predicted_logs(x: Array, t: Any, output: Array, row: Array) -> None:
+    """Mean and scale of the log of every summary and timing at an unconstrained point.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n_parameter,)
+        Unconstrained point.
+    t : Tables
+        Model and evidence.
+    output : ndarray, shape (n_output, 2)
+        Overwritten with location and scale of each summary's Student-t.
+    row : ndarray, shape (n_row, 2)
+        The same of each step timing.
+    """
+    n_item, n_free, _ = t.offset.shape
+    at_noise = n_free + t.n_offset
+    at_effect = at_noise + len(t.noise_centre) + len(t.scale_centre)
+    rise, beta = np.empty((n_item, n_free)), np.empty((n_item, len(t.fixed)))
+    _coefficients(x, t, rise, beta)
+    sigma = t.noise_centre * np.exp(t.noise_sd * x[at_noise : at_noise + len(t.noise_centre)])
+    effects = x[at_effect:]
+    speed = np.zeros(n_item)
+    for i in range(n_item):
+        for s in range(t.item_effect.shape[1]):
+            if t.item_effect[i, s] >= 0:
+                speed[i] += effects[t.item_effect[i, s]]
+    n_run, n_effective, n_all = t.matrix.shape
+    log, z, phi = np.empty(n_effective), np.empty(n_effective), np.empty(t.weights.shape[1])
+    o = 0
+    for r in range(n_run):
+        for m in range(n_effective):
+            value = t.pad[r, m]
+            for c in range(n_all):
+                value += t.matrix[r, m, c] * beta[r, c]
+            log[m] = math.log(value) + t.in_clock[r, m] * speed[r]
+        _features(r, t, log, z, phi)
+        while o < len(t.run) and t.run[o] == r:
+            inner = math.exp(np.sum(t.weights[o] * phi))
+            output[o, 0] = math.log(inner + np.sum(t.overhead[o] * beta[r]))
+            for s in range(t.output_effect.shape[1]):
+                if t.output_effect[o, s] >= 0:
+                    output[o, 0] += effects[t.output_effect[o, s]]
+            output[o, 1] = math.hypot(sigma[t.output_noise[o]], t.residual[o])
+            o += 1
+    for j in range(len(t.row_log)):
+        own = beta[t.row_item[j]]
+        seconds = math.exp(speed[t.row_item[j]]) * np.sum(t.clock[j] * own)
+        row[j, 0] = math.log(seconds + np.sum(t.row_overhead[j] * own))
+        row[j, 1] = sigma[t.row_noise[j]]

@@ -31,7 +31,7 @@ from tailcast.latency_model import LatencyModel
 Array = NDArray[np.float64]
 Report = Callable[[str], None]
 
-_UNSTORED = ("excess", "log_noise", "log_scale_")
+_UNSTORED = ("excess", "log_noise", "offset")
 _STATS = ("diverging", "energy", "lp", "n_steps", "tree_depth", "step_size", "acceptance_rate")
 
 _N_CHECK = 24
@@ -242,11 +242,15 @@ def _thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
     posterior = tree["posterior"].to_dataset()
     rows = np.linspace(0, posterior.sizes["draw"] - 1, min(stored, posterior.sizes["draw"]))
     rows = rows.round().astype(int)
-    keep = [name for name in posterior if not str(name).startswith(_UNSTORED)]
+    keep = [
+        name
+        for name in posterior.data_vars
+        if str(name) not in _UNSTORED and not str(name).startswith("log_scale_")
+    ]
     stats = tree["sample_stats"].to_dataset()
     return xr.DataTree.from_dict(
         {
-            "posterior": posterior[keep].isel(draw=rows),
+            "posterior": posterior[keep].drop_vars("offset_term", errors="ignore").isel(draw=rows),
             "sample_stats": stats[[n for n in _STATS if n in stats]].isel(draw=rows),
             "observed_data": tree["observed_data"].to_dataset(),
         }

@@ -5,20 +5,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.inference.density_kernel import UNFOLDED
 from tailcast.inference.emulator import REACH, pair_indices
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import free_names, varying
-from tailcast.inference.stack import Stack, collapsed_groups, stacked, total_scales
+from tailcast.inference.stack import Stack, level_offsets, stacked, total_scales
 from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
 
-OFFSET_PREFIX = "offset_"
 SCALE_PREFIX = "scale_"
-
-_UNFOLDED = 4.0
-"""Prior median of the sampled excess: softplus is straight from about 1 upwards."""
 
 
 def build_model(model: LatencyModel, evidence: Evidence) -> Any:
@@ -76,11 +73,7 @@ def _coords(model: LatencyModel, evidence: Evidence, stack: Stack) -> dict[str, 
         n_effective = stack.centre.shape[1]
         coords["effective"] = [str(k) for k in range(n_effective)]
         coords["emulator_feature"] = [str(k) for k in range(stack.weights.shape[1])]
-    for group in GROUPS:
-        names = varying(model, group)
-        if names:
-            coords[group] = list(evidence.levels(group))
-            coords[f"{group}_coefficient"] = list(names)
+    coords["offset_term"] = [":".join(term) for term in level_offsets(model, evidence).terms]
     return coords
 
 
@@ -96,33 +89,32 @@ def _log_excess(model: LatencyModel, evidence: Evidence, stack: Stack) -> Any:
 
     names = free_names(model)
     free = [model.coefficient(name) for name in names]
-    collapsed = collapsed_groups(model, evidence)
+    offsets = level_offsets(model, evidence)
     excess = pm.LogNormal(
         "excess",
-        np.log(_UNFOLDED),
-        total_scales(model, collapsed),
+        np.log(UNFOLDED),
+        total_scales(model, offsets),
         dims="coefficient",
         default_transform=log_exp_m1,
     )
-    base = np.log([(c.centre - c.floor) / _UNFOLDED for c in free]) + pt.log(excess)
+    base = np.log([(c.centre - c.floor) / UNFOLDED for c in free]) + pt.log(excess)
     total = pt.tile(base[None, :], (len(stack.deployment), 1))
-    for group in GROUPS:
-        varied = varying(model, group)
-        if not varied or group in collapsed:
-            continue
-        z = pm.Normal(f"{OFFSET_PREFIX}{group}", 0.0, 1.0, dims=(f"{group}_coefficient", group))
-        place = np.zeros((len(varied), len(names)))
-        for k, name in enumerate(varied):
-            place[k, names.index(name)] = model.coefficient(name).effects[group]
-        level = _one_hot(stack.level[group], len(evidence.levels(group)))
-        total = total + pt.dot(pt.dot(level, z.T), place)
+    z = pm.Normal("offset", 0.0, 1.0, dims="offset_term")
+    for k, (group, name, level) in enumerate(offsets.terms):
+        share = np.zeros((len(stack.deployment), len(names)))
+        here = [item.levels[group] == level for item in evidence.items]
+        share[here, names.index(name)] = model.coefficient(name).effects[group]
+        total = total + share * z[k]
     return total
 
 
 def split(
-    model: LatencyModel, evidence: Evidence, excess: Array, seed: int
+    model: LatencyModel, evidence: Evidence, excess: Array, offset: Array, seed: int
 ) -> tuple[Array, dict[str, Array]]:
-    """Location and collapsed offsets given their sampled sums.
+    """Location and all level offsets given what was sampled.
+
+    Sums are split by conditional normal draws; levels that a coefficient does not enter are drawn
+    from the prior.
 
     Parameters
     ----------
@@ -132,6 +124,8 @@ def split(
         With the levels.
     excess : ndarray, shape (..., n_free)
         Draws of the variable ``excess``.
+    offset : ndarray, shape (..., n_term)
+        Draws of the variable ``offset``.
     seed : int
         Of the random stream.
 
@@ -139,31 +133,34 @@ def split(
     -------
     location : ndarray, shape (..., n_free)
         Standardised.
-    offsets : dict of str to ndarray, shape (..., n_varying, 1)
-        Standardised, by collapsed group.
+    offsets : dict of str to ndarray, shape (..., n_varying, n_level)
+        Standardised, by group.
     """
     rng = stream(seed, "split")
     names = free_names(model)
-    collapsed = collapsed_groups(model, evidence)
-    parts = np.array(
-        [
-            [
-                model.coefficient(n).sd,
-                *(model.coefficient(n).effects.get(g, 0.0) for g in collapsed),
-            ]
-            for n in names
-        ]
-    )
-    total = np.log(excess / _UNFOLDED)
-    own = rng.standard_normal((*total.shape, parts.shape[1]))
-    variance = (parts**2).sum(axis=1)
-    gap = (total - (own * parts).sum(axis=-1)) / variance
-    own = own + gap[..., None] * parts
+    found = level_offsets(model, evidence)
+    location, shape = np.empty(excess.shape), excess.shape[:-1]
     offsets = {
-        g: own[..., [names.index(n) for n in varying(model, g)], 1 + k][..., None]
-        for k, g in enumerate(collapsed)
+        g: rng.standard_normal(
+            (*excess.shape[:-1], len(varying(model, g)), len(evidence.levels(g)))
+        )
+        for g in GROUPS
+        if varying(model, g)
     }
-    return own[..., 0], offsets
+    for k, name in enumerate(names):
+        c, groups = model.coefficient(name), found.collapsed[name]
+        parts = np.array([c.sd, *(c.effects[g] for g in groups)])
+        own = rng.standard_normal((*shape, len(parts)))
+        gap = np.log(excess[..., k] / UNFOLDED) - own @ parts
+        own = own + gap[..., None] * parts / (parts**2).sum()
+        location[..., k] = own[..., 0]
+        for j, (group, level) in enumerate(groups.items(), start=1):
+            row = varying(model, group).index(name)
+            offsets[group][..., row, evidence.levels(group).index(level)] = own[..., j]
+    for z, (group, name, level) in enumerate(found.terms):
+        row = varying(model, group).index(name)
+        offsets[group][..., row, evidence.levels(group).index(level)] = offset[..., z]
+    return location, offsets
 
 
 def _coefficients(model: LatencyModel, log_excess: Any) -> Any:

@@ -35,8 +35,8 @@ class Sampler:
         Step-size adaptation target.
     """
 
-    draws: int = 1500
-    tune: int = 500
+    draws: int = 1000
+    tune: int = 400
     stored: int = 200
     chains: int = 4
     cores: int = 2

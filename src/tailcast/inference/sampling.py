@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailcast.inference.density import Density, density
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.geometry import Geometry, laplace, learned, refolded, starts, unfolding
-from tailcast.inference.graph import OFFSET_PREFIX, split
+from tailcast.inference.graph import split
 from tailcast.inference.nuts import Sampler, nuts
 from tailcast.inference.population import free_names, varying
 from tailcast.latency_model import LatencyModel
@@ -175,7 +175,7 @@ def observed(own: Density, evidence: Evidence) -> xr.Dataset:
 def with_parts(
     tree: xr.DataTree, model: LatencyModel, evidence: Evidence, seed: int
 ) -> xr.DataTree:
-    """Add location, collapsed offsets and population values to a sampled posterior.
+    """Add location, offsets by group and population values to a sampled posterior.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def with_parts(
         The same tree with more variables in its posterior.
     """
     data = tree["posterior"].to_dataset()
-    location, offsets = split(model, evidence, data["excess"].values, seed)
+    location, offsets = split(model, evidence, data["excess"].values, data["offset"].values, seed)
     free = [model.coefficient(name) for name in free_names(model)]
     log_excess = (
         np.log([c.centre - c.floor for c in free]) + np.array([c.sd for c in free]) * location
@@ -203,7 +203,7 @@ def with_parts(
     data["location"] = (dims, location)
     data["value"] = (dims, np.array([c.floor for c in free]) + np.exp(log_excess))
     for group, values in offsets.items():
-        data[f"{OFFSET_PREFIX}{group}"] = (
+        data[f"offset_{group}"] = (
             ("chain", "draw", f"{group}_coefficient", group),
             values,
         )

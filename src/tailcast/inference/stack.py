@@ -1,12 +1,13 @@
 """Evidence as padded arrays, as the PyMC form and the compiled form of the density take it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.inference.emulator import pair_indices
-from tailcast.inference.evidence import Evidence
+from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
 from tailcast.inference.population import free_names, varying
 from tailcast.latency_model import GROUPS, LatencyModel
 
@@ -62,11 +63,29 @@ class Stack:
     noise_names: tuple[str, ...]
 
 
-def collapsed_groups(model: LatencyModel, evidence: Evidence) -> tuple[str, ...]:
-    """Groups of which the evidence holds one level only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offsets:
+    """Which level offsets are sampled, and which are summed with the location.
 
-    Their offsets cannot be told from the location: they are sampled as one sum, and `split` draws
-    the parts given the sum, which is exact for normal offsets.
+    A coefficient that enters only evidence of one level of a group cannot tell that level's offset
+    from its location: the sum is sampled, and `tailcast.inference.graph.split` draws the parts
+    given the sum, which is exact for normal offsets. Offsets of levels that it does not enter at
+    all keep their prior and are drawn afterwards.
+
+    Parameters
+    ----------
+    terms : tuple of (str, str, str)
+        Sampled offsets: group, coefficient, level.
+    collapsed : mapping of str to mapping of str to str
+        By coefficient: group to the one level whose offset is summed with the location.
+    """
+
+    terms: tuple[tuple[str, str, str], ...]
+    collapsed: Mapping[str, Mapping[str, str]]
+
+
+def level_offsets(model: LatencyModel, evidence: Evidence) -> Offsets:
+    """Sampled and collapsed offsets of a latency model given evidence.
 
     Parameters
     ----------
@@ -77,21 +96,50 @@ def collapsed_groups(model: LatencyModel, evidence: Evidence) -> tuple[str, ...]
 
     Returns
     -------
-    tuple of str
-        Names in `tailcast.latency_model.GROUPS`.
+    Offsets
+        In the order of groups, coefficients, levels.
     """
-    return tuple(g for g in GROUPS if varying(model, g) and len(evidence.levels(g)) == 1)
+    enters = [_enters(model, item) for item in evidence.items]
+    terms: list[tuple[str, str, str]] = []
+    collapsed: dict[str, dict[str, str]] = {name: {} for name in free_names(model)}
+    for group in GROUPS:
+        for name in varying(model, group):
+            column = model.names.index(name)
+            levels = sorted(
+                {
+                    item.levels[group]
+                    for item, own in zip(evidence.items, enters, strict=True)
+                    if own[column]
+                }
+            )
+            if len(levels) == 1:
+                collapsed[name][group] = levels[0]
+            elif levels:
+                terms += [(group, name, level) for level in levels]
+    return Offsets(terms=tuple(terms), collapsed=collapsed)
 
 
-def total_scales(model: LatencyModel, collapsed: tuple[str, ...]) -> Array:
-    """Prior sd of each free coefficient's log excess with the collapsed offsets in it.
+def _enters(model: LatencyModel, item: RunEvidence | StepEvidence) -> NDArray[np.bool_]:
+    """Which coefficients an item of evidence depends on at all."""
+    if isinstance(item, StepEvidence):
+        found: NDArray[np.bool_] = (item.clock != 0).any(axis=0) | (item.overhead != 0).any(axis=0)
+        return found
+    used = (item.matrix != 0).any(axis=0)
+    for name in ("finish", "stream"):
+        if name in model.names:
+            used[model.names.index(name)] |= any(getattr(o, name) != 0 for o in item.outputs)
+    return used
+
+
+def total_scales(model: LatencyModel, offsets: Offsets) -> Array:
+    """Prior sd of each free coefficient's log excess with its collapsed offsets in it.
 
     Parameters
     ----------
     model : LatencyModel
         With the hierarchy.
-    collapsed : tuple of str
-        Groups sampled together with the location.
+    offsets : Offsets
+        Which are sampled together with the location.
 
     Returns
     -------
@@ -100,7 +148,10 @@ def total_scales(model: LatencyModel, collapsed: tuple[str, ...]) -> Array:
     """
     free = [model.coefficient(name) for name in free_names(model)]
     return np.array(
-        [np.hypot(c.sd, np.linalg.norm([c.effects.get(g, 0.0) for g in collapsed])) for c in free]
+        [
+            np.hypot(c.sd, np.linalg.norm([c.effects[g] for g in offsets.collapsed[c.name]]))
+            for c in free
+        ]
     )
 
 
