@@ -97,6 +97,13 @@ def test_experts_need_the_number_that_works_on_a_token() -> None:
         moe_llm(num_experts_per_tok=9)
 
 
+@pytest.mark.parametrize("key", ["num_experts_per_tok", "experts_per_token", "moe_topk"])
+def test_an_llm_with_working_experts_needs_their_number(key: str) -> None:
+    keys = {"num_local_experts": None, "num_experts_per_tok": None} | {key: 2}
+    with pytest.raises(InputError, match="'num_local_experts' is missing"):
+        moe_llm(**keys)
+
+
 def test_missing_key_value_heads_mean_multi_head_attention_only_where_that_is_the_rule() -> None:
     assert dense_llm(num_key_value_heads=None).n_kv_heads == 32
     for family in ("mistral", "qwen2", "gemma2", "something_new"):

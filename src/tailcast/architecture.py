@@ -49,6 +49,21 @@ _GATED_ACTIVATIONS = frozenset(
     {"silu", "swiglu", "swish", "geglu", "gelu", "gelu_pytorch_tanh", "gelu_new", "gelu_fast"}
 )
 
+_EXPERTS = (
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "num_routed_experts",
+)
+_EXPERTS_PER_TOKEN = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
@@ -226,10 +241,10 @@ def ffn_shape(fields: ConfigFields, family: str, n_layers: int, hidden: int) -> 
     gated = _gated(fields, family)
     n_experts = _n_experts(fields)
     if n_experts < 2:
+        if n_experts == 0 and fields.count_or(0, *_EXPERTS_PER_TOKEN):
+            raise fields.missing("num_local_experts")
         return Ffn(gated=gated, dense_intermediate=_dense_width(fields, family, hidden))
-    per_token = fields.count(
-        "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k"
-    )
+    per_token = fields.count(*_EXPERTS_PER_TOKEN)
     if per_token > n_experts:
         raise InputError(
             f"{fields.where}: num_experts_per_tok {per_token} exceeds the {n_experts} experts"
@@ -339,14 +354,7 @@ def _dense_width(fields: ConfigFields, family: str, hidden: int) -> int:
 
 
 def _n_experts(fields: ConfigFields) -> int:
-    keys = (
-        "num_local_experts",
-        "num_experts",
-        "n_routed_experts",
-        "moe_num_experts",
-        "num_routed_experts",
-    )
-    return max(fields.count_or(0, key) for key in keys)
+    return max(fields.count_or(0, key) for key in _EXPERTS)
 
 
 def _n_moe_layers(fields: ConfigFields, family: str, n_layers: int) -> int:

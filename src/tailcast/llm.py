@@ -447,10 +447,10 @@ def llm_from_file(path: Path) -> Llm:
     """
     file = path / "config.json" if path.is_dir() else path
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: is not JSON ({error})") from error
     if not isinstance(config, dict):
         raise InputError(f"{file}: must hold a JSON object")

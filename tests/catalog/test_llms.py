@@ -169,6 +169,27 @@ def test_any_file_or_folder_can_be_given(tmp_path: Path, *, as_text: bool) -> No
         assert llm(str(path) if as_text else path).total_parameters == 8030261248
 
 
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path, start: str) -> None:
+    (tmp_path / "config.json").write_text(start + json.dumps(dense_config()), encoding="utf-8")
+    assert llm(tmp_path).n_layers == 32
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe{}", b"[" * 100_000, b"{'a': 1}", b'{"a": 1,}']
+)
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"config\.json: is not JSON \("):
+        llm(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["\0.json", "/nowhere/config.json", "./nowhere"])
+def test_an_impossible_path_is_bad_input(path: str) -> None:
+    with pytest.raises(InputError, match=r": (cannot be read|is not JSON)"):
+        llm(path)
+
+
 def test_a_file_that_is_not_there_is_not_a_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         llm(str(tmp_path / "config.json"))

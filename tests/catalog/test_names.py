@@ -34,3 +34,15 @@ def test_an_unknown_name_gets_the_nearest_or_all() -> None:
 def test_two_entries_cannot_share_a_name() -> None:
     with pytest.raises(CatalogError, match="'One' names both 'one' and 'two'"):
         name_index({"one": [], "two": ["One"]}, plain_name)
+
+
+def test_a_long_catalogue_is_not_listed_whole() -> None:
+    index = {f"entry-{n}": f"entry-{n}" for n in range(60)}
+    with pytest.raises(CatalogError, match=r"and 35 more \(tailcast catalog\)\. Or a file\.$"):
+        find_entry("card", "x" * 900, "x" * 900, index, otherwise=" Or a file.")
+
+
+def test_a_very_long_name_is_cut_in_the_message() -> None:
+    with pytest.raises(CatalogError) as refused:
+        find_entry("card", "x" * 9000, "x" * 9000, INDEX)
+    assert len(str(refused.value)) < 300

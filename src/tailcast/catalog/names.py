@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tailcast.errors import CatalogError, near_name
 
+_MOST_LISTED = 25
+
 
 def plain_name(name: str) -> str:
     """Lower case with single hyphens: the form in which names are compared.
@@ -92,8 +94,11 @@ def find_entry(
         raise CatalogError(f"{kind} {name!r} is ambiguous: {', '.join(choices)}")
     if choices:
         raise CatalogError(f"no {kind} {name!r}; did you mean {choices[0]!r}?{otherwise}")
-    known = set(index) | set(index.values())
-    hint = near_name(spelled, known)
+    entries = sorted(set(index.values()))
+    hint = near_name(spelled, {*index, *entries})
     if not hint.startswith("did you"):
-        hint = f"known: {', '.join(sorted(set(index.values())))}"
-    raise CatalogError(f"no {kind} {name!r}; {hint}{otherwise}")
+        hint = f"known: {', '.join(entries[:_MOST_LISTED])}"
+        if len(entries) > _MOST_LISTED:
+            hint += f" and {len(entries) - _MOST_LISTED} more (tailcast catalog)"
+        hint += "." if otherwise else ""
+    raise CatalogError(f"no {kind} {name!r:.80}; {hint}{otherwise}")

@@ -1,5 +1,6 @@
 """`tailcast catalog`: accelerators and LLMs that are known by name."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -125,10 +126,20 @@ def show(
     output: OutputOption = None,
 ) -> None:
     """Everything known about one accelerator or LLM, as JSON."""
-    from tailcast.errors import CatalogError
+    from tailcast.errors import CatalogError, near_name
 
     try:
         content = gpu_json(name)
-    except CatalogError:
-        content = llm_json(name)
+    except CatalogError as unknown_gpu:
+        if "ambiguous" in str(unknown_gpu):
+            raise
+        try:
+            content = llm_json(name)
+        except CatalogError as unknown:
+            if "ambiguous" in str(unknown):
+                raise
+            texts = (str(unknown_gpu), str(unknown))
+            near = [name for text in texts for name in re.findall("did you mean '(.+?)'", text)]
+            hint = near_name(name.lower(), near) if near else "tailcast catalog gpus lists names"
+            raise CatalogError(f"no accelerator or LLM {name!r:.80}; {hint}") from unknown
     emit_json(content, output)

@@ -88,7 +88,7 @@ def question(
                 posterior=DEFAULT_POSTERIOR,
             )
         except InputError as error:
-            if study:
+            if study or not str(error).startswith(places[0]):  # a file is at fault
                 raise
             raise UsageError(str(error)) from error
         if study:
