@@ -45,6 +45,7 @@ def _root(
 @cache
 def _register() -> None:
     from tailcast.cli import (
+        autoscale,
         catalog,
         evaluate,
         fit,
@@ -53,12 +54,15 @@ def _register() -> None:
         predict,
         queue,
         replay,
+        size,
         slo,
         trace,
     )
 
     app.command("predict")(predict.predict)
     app.command("slo")(slo.slo)
+    app.command("size")(size.size)
+    app.command("autoscale")(autoscale.autoscale)
     app.command("replay")(replay.replay)
     app.command("evaluate")(evaluate.evaluate)
     app.command("fit")(fit.fit)

@@ -1,0 +1,1 @@
+"""Replicas by load for a risk: the control loop, offline, against the engine as the plant."""
