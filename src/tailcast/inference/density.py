@@ -168,7 +168,7 @@ def density(
     offsets = level_offsets(model, evidence)
     place, share = _offset_places(model, evidence, offsets)
     effects = _effects(model, evidence, stack)
-    power = [float((weight or {}).get(item.name, 1.0)) for item in evidence.items]
+    power = [item.weight * (weight or {}).get(item.name, 1.0) for item in evidence.items]
     free = [model.coefficient(name) for name in free_names(model)]
     median = np.full(len(free), UNFOLDED) if unfolded is None else unfolded
     tables = Tables(

@@ -67,6 +67,8 @@ class RunEvidence:
         Observed summaries in the emulator's order.
     batch_range : ndarray, shape (n_coefficient, 2)
         Least and largest basis value of a step in the engine runs near the posterior.
+    weight : float
+        Power of its likelihood, between 0 and 1; below 1 where it was partly forgotten.
     """
 
     name: str
@@ -77,6 +79,7 @@ class RunEvidence:
     emulator: Emulator
     outputs: Sequence[Output]
     batch_range: Array
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,8 @@ class StepEvidence:
         Log of the observed seconds.
     noise : sequence of str
         Name of each row's noise scale.
+    weight : float
+        Power of its likelihood, between 0 and 1; below 1 where it was partly forgotten.
     """
 
     name: str
@@ -108,6 +113,7 @@ class StepEvidence:
     overhead: Array
     log_observed: Array
     noise: Sequence[str]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,8 +125,8 @@ def fit(
     report("sampling the posterior")
     sampled = sample(model, evidence, final, seed, report=report)
     found = diagnostics(sampled.tree)
-    tree = _thinned(sampled.tree, final.stored)
-    tree = _assembled(model, runs, evidence, tree, prior, seed, threads)
+    tree = thinned(sampled.tree, final.stored)
+    tree = assembled(model, runs, evidence, tree, prior, seed, threads)
     return Fit(tree=tree, evidence=evidence, diagnostics=found)
 
 
@@ -212,7 +212,7 @@ def _refined(
     return Evidence(runs=tuple(refined), steps=evidence.steps)
 
 
-def _assembled(
+def assembled(
     model: LatencyModel,
     runs: Sequence[RunInput],
     evidence: Evidence,
@@ -237,7 +237,7 @@ def _assembled(
     )
 
 
-def _thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
+def thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
     """What predictions need, at evenly spread draws of each chain."""
     posterior = tree["posterior"].to_dataset()
     rows = np.linspace(0, posterior.sizes["draw"] - 1, min(stored, posterior.sizes["draw"]))

@@ -116,6 +116,7 @@ def _child(
         attrs={
             "name": item.name,
             "deployment": item.deployment,
+            "weight": item.weight,
             "levels": json.dumps(dict(item.levels), sort_keys=True),
             "layout": json.dumps(layout),
             **attrs,
@@ -150,6 +151,7 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
         common: dict[str, Any] = {
             "name": data.attrs["name"],
             "deployment": data.attrs["deployment"],
+            "weight": float(data.attrs.get("weight", 1.0)),
             "levels": json.loads(data.attrs["levels"]),
         }
         if name.startswith("run_"):
