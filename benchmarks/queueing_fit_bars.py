@@ -15,8 +15,9 @@ from queueing_bars import LIMITS, TRUTH, WIDE, capacities, sweep
 from tailcast.catalog.accelerators import accelerator
 from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment
+from tailcast.inference.queue_data import queue_data
+from tailcast.inference.queue_draws import draws_from_free, latency_draws, prior_free
 from tailcast.inference.queue_fit import QueueSampler, fit_queue
-from tailcast.inference.queue_model import draws_from_free, latency_draws, prior_free, queue_data
 from tailcast.inference.queue_predict import datasheet_shares, predict_windows
 from tailcast.inference.queue_tree import QueuePosterior, queue_posterior
 from tailcast.queueing.parameter_prior import hardware_prior, numbers_prior

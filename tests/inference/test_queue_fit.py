@@ -11,22 +11,20 @@ from scipy import stats
 
 from tailcast.errors import InputError, UsageError
 from tailcast.inference.chain_op import ChainLatencies
-from tailcast.inference.queue_fit import QueueSampler, fit_queue
-from tailcast.inference.queue_model import (
+from tailcast.inference.queue_data import (
     BIAS_SD,
     SCALE_LOG_SD,
     STUDENT_DOF,
     WINDOW_SCALE,
     QueueData,
     bias_design,
-    build_queue_model,
-    draws_from_free,
-    latency_draws,
-    prior_free,
     queue_data,
     shape_groups,
     total_log_sd,
 )
+from tailcast.inference.queue_draws import draws_from_free, latency_draws, prior_free
+from tailcast.inference.queue_fit import QueueSampler, fit_queue
+from tailcast.inference.queue_model import build_queue_model
 from tailcast.inference.queue_predict import (
     fitted_discrepancy,
     predict_windows,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailcast.queueing.sensitivity import (
@@ -24,6 +24,9 @@ RATES = st.floats(1e-3, 1e4)
 SERVERS = st.sampled_from(
     [(256, 256, 8192), (1, 0, 8192), (1, 1, 100), (4, 1000, 64), (64, 0, 512)]
 )
+
+# of a service time: logs of a thousand states that add up to about 1e4
+_ROUNDING = 2e-12
 
 
 def stacked(found: LogLatencies) -> Floats:
@@ -48,6 +51,7 @@ def test_the_kernel_equals_the_reference_where_chunks_do_not_vary(
 
 
 @given(tokens=SHAPES, rate=RATES, limits=SERVERS)
+@example(tokens=(5913.0, 1.0), rate=5917.0, limits=(4, 1000, 64))
 @settings(max_examples=150, deadline=None)
 def test_slopes_equal_central_differences(
     tokens: tuple[float, float], rate: float, limits: tuple[int, int, int]
@@ -68,8 +72,11 @@ def test_slopes_equal_central_differences(
 
         fine, coarse = ((at(h) - at(-h)) / (2 * h) for h in (1e-5, 2e-5))
         slope = found.slopes[0, 0, :, axis]
-        # differences of two steps agree to their own error, which is large next to a kink
+        # differences of two steps agree to their own error, which is large next to a kink; ITL is
+        # service less prefill over the output, which loses digits where prefill is nearly all
         allowed = 1e-5 + 1e-5 * np.abs(slope) + 2 * np.abs(fine - coarse)
+        service = np.exp(found.in_service - found.throughput - found.itl)[0, 0]
+        allowed[1] += _ROUNDING / 1e-5 * service / tokens[1]
         assert np.all(np.abs(fine - slope) <= allowed)
 
 

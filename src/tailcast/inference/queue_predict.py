@@ -7,7 +7,8 @@ import numpy as np
 import xarray as xr
 
 from tailcast.deployment import Deployment
-from tailcast.inference.queue_model import bias_design, latency_draws
+from tailcast.inference.queue_data import bias_design
+from tailcast.inference.queue_draws import latency_draws
 from tailcast.inference.queue_tree import QueuePosterior, latency_dataset, queue_posterior
 from tailcast.queueing.capacity import Discrepancy
 from tailcast.queueing.identify import (

@@ -8,14 +8,16 @@ import numpy as np
 import xarray as xr
 
 from tailcast.errors import InputError
-from tailcast.inference.queue_model import (
+from tailcast.inference.queue_data import (
     BIAS_SD,
     FREE,
     METRICS,
     NUMBERS,
     QueueData,
-    QueueDraws,
     ShapeGroups,
+)
+from tailcast.inference.queue_draws import (
+    QueueDraws,
     draws_from_free,
     latency_draws,
     prior_free,
