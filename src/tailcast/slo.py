@@ -357,13 +357,27 @@ def miss_probabilities(
         In order; the joint one last, labelled ``"all"``.
     """
     columns = [misses(prediction, objective, group) for objective in objectives]
-    rows = [_miss(str(o), column) for o, column in zip(objectives, columns, strict=True)]
+    rows = [miss_of(str(o), column) for o, column in zip(objectives, columns, strict=True)]
     if len(columns) > 1:
-        rows.append(_miss("all", np.any(columns, axis=0)))
+        rows.append(miss_of("all", np.any(columns, axis=0)))
     return rows
 
 
-def _miss(label: str, column: NDArray[np.bool_]) -> Miss:
+def miss_of(label: str, column: NDArray[np.bool_]) -> Miss:
+    """P(miss) of which draws miss, with its Monte Carlo error.
+
+    Parameters
+    ----------
+    label : str
+        What is missed.
+    column : ndarray of bool, shape (n_draw,)
+        Independent draws.
+
+    Returns
+    -------
+    Miss
+        Its `mcse` never is zero: one more miss and one more hit are reckoned with.
+    """
     n, hit = len(column), int(column.sum())
     smooth = (hit + 1) / (n + 2)
     return Miss(label=label, p_miss=hit / n, mcse=math.sqrt(smooth * (1 - smooth) / n))
@@ -417,13 +431,44 @@ def verdict(prediction: Prediction, objectives: Sequence[Objective], risk: float
         raise UsageError(f"risk must lie between 0 and 1, got {risk:g}")
     if not objectives:
         raise UsageError("no objective given; add for example --slo ttft.p99=300ms")
+    learn = (
+        "observe this deployment and update the posterior"
+        if prediction.mode == "cold"
+        else "observe a longer run, or lower the rate a little"
+    )
     rows = miss_probabilities(prediction, objectives)
+    return verdict_of(rows, len(objectives), prediction.p_saturated, risk, learn)
+
+
+def verdict_of(
+    rows: Sequence[Miss], n_objective: int, p_saturated: float, risk: float, learn: str
+) -> Verdict:
+    """Verdict on P(miss) of objectives.
+
+    Parameters
+    ----------
+    rows : sequence of Miss
+        One an objective; for several, the joint one last.
+    n_objective : int
+        How many are objectives.
+    p_saturated : float
+        Share of draws beyond the stability boundary.
+    risk : float
+        Accepted P(miss).
+    learn : str
+        Advice where the spread decides.
+
+    Returns
+    -------
+    Verdict
+        Word, reason, advice.
+    """
     joint = rows[-1].p_miss
-    worst = max(rows[: len(objectives)], key=lambda row: row.p_miss)
-    if prediction.p_saturated > MAX_SATURATED:
+    worst = max(rows[:n_objective], key=lambda row: row.p_miss)
+    if p_saturated > MAX_SATURATED:
         return Verdict(
             word="no",
-            reason=f"saturated in {prediction.p_saturated:.0%} of the draws: the queue never ends",
+            reason=f"saturated in {p_saturated:.0%} of the draws: the queue never ends",
             advice="lower the rate, add replicas or TP, or shorten prompts and outputs",
         )
     if joint <= risk:
@@ -438,13 +483,8 @@ def verdict(prediction: Prediction, objectives: Sequence[Objective], risk: float
             reason=f"{worst.label} is missed in {worst.p_miss:.0%} of the draws",
             advice="more TP or replicas, a faster accelerator, or a looser objective",
         )
-    learn = (
-        "observe this deployment and update the posterior"
-        if prediction.mode == "cold"
-        else ("observe a longer run, or lower the rate a little")
-    )
     return Verdict(
         word="unsure",
-        reason=f"{worst.label} is met in the median but missed in {joint:.0%} of the draws",
+        reason=f"P(miss) {joint:.0%} is above the accepted {risk:.0%}; most of it is {worst.label}",
         advice=learn,
     )
