@@ -14,7 +14,7 @@ from tailcast.deployment import Deployment
 from tailcast.engine.deployment_limits import deployment_limits
 from tailcast.engine.result import EngineResult
 from tailcast.engine.run import simulate
-from tailcast.errors import UsageError
+from tailcast.errors import CapacityError, UsageError
 from tailcast.inference.forward import basis_range
 from tailcast.inference.population import (
     DeploymentDraws,
@@ -34,6 +34,13 @@ QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.
 """Statistics over requests, beside the mean."""
 
 METRICS = ("ttft", "itl", "tpot", "e2e", "queue_delay")
+
+_UNSERVED = {
+    "rejected": "rejected as too long",
+    "timed_out": "timed out",
+    "unsent": "never sent",
+    "unfinished": "unfinished at the horizon",
+}
 
 _REACH = 1.25
 """A step basis beyond this multiple of the fitted range counts as extrapolation."""
@@ -354,11 +361,14 @@ def _notes(
     own: DeploymentDraws,
     result: EngineResult,
 ) -> tuple[tuple[str, ...], bool]:
+    notes = _unserved(result)
     if isinstance(posterior, LatencyModel):
-        return (f"no posterior: this is the prior of latency model {posterior.name!r}",), True
+        notes.append(f"no posterior: this is the prior of latency model {posterior.name!r}")
+        return tuple(notes), True
+    if not result.counters["steps"].any():
+        return tuple(notes), False
     model = posterior.latency_model
     new = [f"{g.replace('_', ' ')} {_level(deployment, g)}" for g in own.new_levels]
-    notes = []
     if new:
         notes.append(f"not in the posterior's data: {', '.join(new)}; the interval is wider for it")
     share = step_shares(own, deployment, result)
@@ -382,6 +392,40 @@ def _notes(
     if leaning:
         notes.append(f"leans on the prior of {', '.join(leaning)}")
     return tuple(notes), bool(outside or {"accelerator", "engine_version"} & set(own.new_levels))
+
+
+def _unserved(result: EngineResult) -> list[str]:
+    """What share of the requests, over all draws, is in no latency, and why."""
+    n = sum(result.counters[name].sum() for name in ("completed", *_UNSERVED))
+    shares = {text: result.counters[name].sum() / max(n, 1) for name, text in _UNSERVED.items()}
+    told = [f"{share:.2%} {text}" for text, share in shares.items() if share > 0]
+    return [f"latencies leave out requests that are not served: {', '.join(told)}"] if told else []
+
+
+def refuse_unserved(prediction: Prediction, deployment: Deployment) -> None:
+    """Refuse to answer with latencies where no draw serves a single request.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Predictive draws.
+    deployment : Deployment
+        What was predicted.
+
+    Raises
+    ------
+    CapacityError
+        With what became of the requests, and the longest one that fits.
+    """
+    if prediction.counters["completed"].any():
+        return
+    counts = {text: int(prediction.counters[name].max()) for name, text in _UNSERVED.items()}
+    told = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
+    raise CapacityError(
+        f"none of the {prediction.n_request} requests is served ({told}); a request of "
+        f"{deployment.llm.name} here has at most {deployment.max_model_len} tokens, prompt and "
+        "output together"
+    )
 
 
 def _level(deployment: Deployment, group: str) -> str:

@@ -55,7 +55,8 @@ def answer(
     """
     from tailcast.cli.predict import question_json, title, wanted_quantiles
     from tailcast.comparison import point_answer
-    from tailcast.report.point import point_json, point_rows, point_text
+    from tailcast.errors import CapacityError
+    from tailcast.report.point import outcome_line, point_json, point_rows, point_text
     from tailcast.report.tables import render_rows
     from tailcast.workload.materialise import materialise
 
@@ -65,6 +66,11 @@ def answer(
         materialise(asked.workload, seed),
         quantiles=wanted_quantiles(asked),
     )
+    if found.run is not None and not found.run.outcome["completed"]:
+        raise CapacityError(
+            f"{outcome_line(found.run).rstrip('.')}; a request here has at most "
+            f"{asked.deployment.max_model_len} tokens, prompt and output together"
+        )
     for note in asked.workload.notes:
         say(note)
     kv_blocks = None if found.run is None else found.run.kv_blocks

@@ -117,7 +117,7 @@ def answer(
     """
     from tailcast.errors import UsageError
     from tailcast.posteriors import load_posterior
-    from tailcast.prediction import predictive
+    from tailcast.prediction import predictive, refuse_unserved
     from tailcast.report.prediction import prediction_json, prediction_rows, prediction_text
     from tailcast.report.tables import render_rows
     from tailcast.workload.materialise import materialise
@@ -132,6 +132,7 @@ def answer(
         seed=seed,
         quantiles=wanted_quantiles(asked),
     )
+    refuse_unserved(prediction, asked.deployment)
     for note in asked.workload.notes:
         say(note)
     if style is Format.json:
