@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tailcast.catalog.accelerators import accelerator, names
-from tailcast.errors import CatalogError
+from tailcast.errors import CatalogError, InputError
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,49 @@ def test_figures_agree_with_the_data_sheets_beside_the_project(shared_data: Path
         assert card.memory_bandwidth == pytest.approx(sheet["hbm_bandwidth_tb_s"] * 1e12, rel=1e-3)
         if sheet["nvlink_gb_s"]:
             assert card.interconnect_bandwidth == sheet["nvlink_gb_s"] * 1e9 / 2
+
+
+OWN = """
+[[accelerator]]
+name = "cpu-epyc-1-core"
+architecture = "zen3"
+peak = { bf16 = 0.1, fp32 = 0.1 }
+memory_bandwidth = 20
+memory = 23.5
+interconnect = "none"
+interconnect_bandwidth = 1
+"""
+
+
+def test_a_file_describes_an_accelerator_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.toml"
+    path.write_text(OWN)
+    found = accelerator(str(path))
+    assert found.name == "cpu-epyc-1-core"
+    assert found.peak_flops("fp32") == 1e11
+    assert found.memory_bandwidth == 20e9
+    assert found.memory == 23.5 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("memory = 23.5", "", "lacks memory"),
+        ("memory = 23.5", "memory = 23.5\nmemroy = 1", "did you mean 'memory'"),
+        ("memory = 23.5", "memory = 'much'", "no number"),
+        ("memory = 23.5", "memory = -1", "must be positive"),
+        ("cpu-epyc-1-core", "H100", "in the catalogue already"),
+        ("[[accelerator]]", "[accelerator]", "one table"),
+        ("[[accelerator]]", "[[accelerator", "not valid TOML"),
+    ],
+)
+def test_a_malformed_file_is_refused(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    path = tmp_path / "cpu.toml"
+    path.write_text(OWN.replace(old, new))
+    with pytest.raises(InputError, match=complaint):
+        accelerator(str(path))
+
+
+def test_an_unknown_name_points_to_files() -> None:
+    with pytest.raises(CatalogError, match=r"\.toml"):
+        accelerator("my-cpu")

@@ -1,24 +1,39 @@
-"""Accelerators by name, from the package's data sheets."""
+"""Accelerators by name, from the package's data sheets, or from a file of the user's own."""
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 from tailcast.catalog.names import find_entry, name_index, plain_name
-from tailcast.errors import CatalogError
+from tailcast.errors import CatalogError, InputError, near_name
 from tailcast.hardware import Accelerator
 
 _TERA, _GIGA, _GIBI = 1e12, 1e9, 2.0**30
 _VENDORS = ("nvidia", "amd")
+_OTHERWISE = " Any other accelerator can be given by the path of a .toml file with its data sheet."
+_NEEDED = (
+    "name",
+    "architecture",
+    "peak",
+    "memory_bandwidth",
+    "memory",
+    "interconnect",
+    "interconnect_bandwidth",
+)
 
 
 def accelerator(name: str) -> Accelerator:
-    """Accelerator of that name.
+    """Accelerator of that name, or described by that file.
 
     Parameters
     ----------
     name : str
         Any of its names in any case: ``"H100"``, ``"h100-sxm"`` and ``"H100-SXM-80GB"`` are one.
+        Or the path of a ``.toml`` file with one ``[[accelerator]]``, in the catalogue's units:
+        ``peak`` in TFLOP/s by format, bandwidths in GB/s, ``memory`` in GiB.
 
     Returns
     -------
@@ -29,9 +44,13 @@ def accelerator(name: str) -> Accelerator:
     ------
     CatalogError
         If the name is unknown or ambiguous.
+    InputError
+        If the file cannot be used.
     """
+    if str(name).endswith(".toml"):
+        return _from_file(Path(name).expanduser())
     entries = _entries()
-    return entries[find_entry("accelerator", name, _spelling(name), _index())]
+    return entries[find_entry("accelerator", name, _spelling(name), _index(), otherwise=_OTHERWISE)]
 
 
 def names() -> list[str]:
@@ -67,15 +86,45 @@ def _entries() -> dict[str, Accelerator]:
             name = row["name"]
             if name in entries:
                 raise CatalogError(f"{vendor}.toml lists {name!r} twice")
-            entries[name] = Accelerator(
-                name=name,
-                aliases=tuple(row["aliases"]),
-                architecture=row["architecture"],
-                peak_flops_by_dtype={key: peak * _TERA for key, peak in row["peak"].items()},
-                memory_bandwidth=row["memory_bandwidth"] * _GIGA,
-                memory=row["memory"] * _GIBI,
-                interconnect=row["interconnect"],
-                interconnect_bandwidth=row["interconnect_bandwidth"] * _GIGA,
-                sources=dict(row["source"]),
-            )
+            entries[name] = _from_row(row)
     return entries
+
+
+def _from_row(row: Mapping[str, Any]) -> Accelerator:
+    return Accelerator(
+        name=row["name"],
+        aliases=tuple(row.get("aliases", ())),
+        architecture=row["architecture"],
+        peak_flops_by_dtype={key: peak * _TERA for key, peak in row["peak"].items()},
+        memory_bandwidth=row["memory_bandwidth"] * _GIGA,
+        memory=row["memory"] * _GIBI,
+        interconnect=row["interconnect"],
+        interconnect_bandwidth=row["interconnect_bandwidth"] * _GIGA,
+        sources=dict(row.get("source", {})),
+    )
+
+
+def _from_file(path: Path) -> Accelerator:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error
+    rows = table.get("accelerator")
+    if not isinstance(rows, list) or len(rows) != 1:
+        raise InputError(f"{path}: a file describes one accelerator, in one table [[accelerator]]")
+    (row,) = rows
+    for key in _NEEDED:
+        if key not in row:
+            raise InputError(f"{path}: [[accelerator]] lacks {key}")
+    for key in row:
+        if key not in {*_NEEDED, "aliases", "source"}:
+            raise InputError(f"{path}: unknown key {key!r}; {near_name(key, _NEEDED)}")
+    try:
+        found = _from_row(row)
+    except (TypeError, AttributeError) as error:
+        raise InputError(f"{path}: a figure is no number, or peak no table of numbers") from error
+    if _spelling(found.name) in _index():
+        raise InputError(f"{path}: {found.name!r} is in the catalogue already; take another name")
+    return found

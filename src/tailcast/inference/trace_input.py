@@ -1,0 +1,213 @@
+"""From a run that was recorded request by request to what is replayed, compared and fitted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.deployment import Deployment
+from tailcast.errors import InputError
+from tailcast.inference.evidence import Output, content_hash
+from tailcast.inference.forward import RunInput
+from tailcast.inference.population import deployment_key
+from tailcast.request import RequestTable
+from tailcast.traces.observed import Observed
+from tailcast.traces.token_times import TokenTimes, token_gaps
+from tailcast.traces.trace_latencies import trace_latencies, trace_observed
+from tailcast.traces.trace_replay import replayed_rows, trace_requests
+from tailcast.traces.tracev2 import Trace
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+STATISTICS = ("mean", "p50", "p90", "p99")
+"""Statistics of a trace that are compared and fitted."""
+
+_LEAST_REQUESTS = {"mean": 1, "p50": 10, "p90": 20, "p99": 100}
+"""A tail statistic of fewer requests than this is their largest value, not a tail."""
+
+_FITTED = ("ttft", "e2e")
+_PREFIX = "trace "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTrace:
+    """A trace's requests to be sent again, by stage, and what was seen of each stage.
+
+    Parameters
+    ----------
+    requests : RequestTable
+        At the recorded times with the recorded lengths. Group i is stage i; the last group, where
+        there is one more, holds requests that load the server but do not count: warm-up, failed
+        and aborted ones, with the tokens that they got.
+    observed : tuple of Observed
+        Seconds by stage, metric and statistic.
+    labels : tuple of int
+        The trace's own number of each stage.
+    n_left_out : int
+        Rows that never got a token, so they cannot be sent again.
+    n_uncounted : int
+        Requests of the last group.
+    """
+
+    requests: RequestTable
+    observed: tuple[Observed, ...]
+    labels: tuple[int, ...]
+    n_left_out: int
+    n_uncounted: int
+
+    @property
+    def n_stage(self) -> int:
+        """Number of stages with statistics."""
+        return len(self.labels)
+
+
+def staged_trace(
+    trace: Trace, *, token_times: TokenTimes | None = None, groups: Ints | None = None
+) -> StagedTrace:
+    """Requests and statistics of a recorded run.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded run.
+    token_times : TokenTimes, optional
+        Times of its tokens, for statistics of their gaps.
+    groups : ndarray of int, shape (n_row,), optional
+        Stage of each row; the trace's own column ``group`` or one stage where absent.
+
+    Returns
+    -------
+    StagedTrace
+        With ttft, e2e, tpot, and itl where token times are known.
+
+    Raises
+    ------
+    InputError
+        If no request succeeded or none can be sent again.
+    """
+    if groups is None:
+        groups = trace.columns.get("group", np.zeros(len(trace), dtype=np.int64))
+    counted = trace_latencies(trace).counted
+    rows = replayed_rows(trace)
+    usable = np.zeros(len(trace), dtype=np.bool_)
+    usable[rows] = True
+    if not (counted & usable).any():
+        raise InputError("no request of the trace succeeded, so there is nothing to compare with")
+    labels = np.unique(groups[counted & usable])
+    stage = np.where(
+        counted & usable, np.searchsorted(labels, np.minimum(groups, labels[-1])), len(labels)
+    ).astype(np.int64)
+    requests = replace(trace_requests(trace), group=stage[rows])
+    records = trace_observed(trace, groups=stage, statistics=STATISTICS)
+    if token_times is not None:
+        records = (*records, *_gaps(token_times, stage, len(labels)))
+    return StagedTrace(
+        requests=requests,
+        observed=tuple(o for o in records if _tells(o, len(labels))),
+        labels=tuple(int(label) for label in labels),
+        n_left_out=len(trace) - len(rows),
+        n_uncounted=int((stage[rows] == len(labels)).sum()),
+    )
+
+
+def _tells(observed: Observed, n_stage: int) -> bool:
+    enough = (observed.n_requests or 0) >= _LEAST_REQUESTS[observed.statistic]
+    return enough and observed.stage < n_stage
+
+
+def _gaps(times: TokenTimes, stage: Ints, n_stage: int) -> list[Observed]:
+    row, gap = token_gaps(times)
+    found = []
+    for k in range(n_stage):
+        mine = gap[stage[row] == k]
+        n_request = int((stage == k).sum())
+        for name in STATISTICS if len(mine) and mine.mean() > 0 else ():
+            value = mine.mean() if name == "mean" else np.quantile(mine, float(name[1:]) / 100)
+            if value > 0:
+                found.append(
+                    Observed(
+                        stage=k,
+                        metric="itl",
+                        statistic=name,
+                        value=float(value),
+                        n_requests=n_request,
+                    )
+                )
+    return found
+
+
+def trace_run(staged: StagedTrace, deployment: Deployment, name: str) -> RunInput:
+    """Run of a trace, with the statistics that enter a fit.
+
+    The requests are the recorded ones, so there is one workload realisation and no seed.
+
+    Parameters
+    ----------
+    staged : StagedTrace
+        Requests and statistics.
+    deployment : Deployment
+        What served them.
+    name : str
+        Of the trace; the run's identity is this and a hash of its content.
+
+    Returns
+    -------
+    RunInput
+        Means, P50, P90 and P99 of ttft and e2e by stage.
+    """
+    requests = staged.requests
+    outputs = tuple(_output(o, requests) for o in staged.observed if o.metric in _FITTED)
+    values = np.array([output.log_observed for output in outputs])
+    content = content_hash(
+        *(getattr(requests, column) for column in RequestTable.__slots__),
+        values,
+        deployment_key(deployment),
+        deployment.engine,
+        deployment.kv_block_count,
+        deployment.kv_dtype,
+        deployment.data_parallel,
+    )
+    return RunInput(
+        name=f"{_PREFIX}{name} {content[:12]}",
+        deployment=deployment,
+        requests=_constant(requests),
+        outputs=outputs,
+        content=content,
+        n_seed=1,
+    )
+
+
+def _constant(requests: RequestTable) -> Callable[[int], RequestTable]:
+    return lambda seed: requests
+
+
+def _output(observed: Observed, requests: RequestTable) -> Output:
+    end_to_end = observed.metric == "e2e"
+    own = requests.output_tokens[requests.group == observed.stage]
+    return Output(
+        stage=observed.stage,
+        metric=observed.metric,
+        stat=observed.statistic,
+        log_observed=float(np.log(observed.value)),
+        finish=float(end_to_end),
+        stream=float(own.mean()) if end_to_end else 1.0,
+    )
+
+
+def same_trace(name: str, known: str) -> bool:
+    """Whether two runs of a ledger are one trace, under whatever names.
+
+    Parameters
+    ----------
+    name, known : str
+        Names as `trace_run` gives them; those of other runs are equal or not.
+
+    Returns
+    -------
+    bool
+        By the hash of what was recorded.
+    """
+    both = name.startswith(_PREFIX) and known.startswith(_PREFIX)
+    return name == known or (both and name.rsplit(" ", 1)[-1] == known.rsplit(" ", 1)[-1])
