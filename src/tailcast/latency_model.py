@@ -12,14 +12,38 @@ from tailcast.artifacts import artifact_folder
 from tailcast.basis import BASIS_NAMES
 from tailcast.errors import InputError, near_name
 
-OVERHEADS = ("ingest", "finish", "stream", "schedule_lag")
+OVERHEADS = ("ingest", "finish", "stream", "warm_up", "schedule_lag")
 """Coefficients that never enter the step clock."""
+
+WARM_UP_REQUESTS = 100
+"""First requests of a run that wait for cold kernels and caches (data/README.md, caveat 9)."""
 
 GROUPS = ("accelerator", "interconnect", "engine_version", "family", "llm")
 """What coefficients may vary by."""
 
-DISCREPANCIES = ("deployment", "run", "ttft")
-"""Random effects of a whole prediction: step speed by deployment and by run, TTFT by run."""
+DISCREPANCIES = (
+    "deployment",
+    "moe",
+    "tensor_parallel",
+    "run",
+    "long_decode",
+    "ttft",
+    "saturation",
+)
+"""Errors of a whole prediction, each with a learned scale.
+
+Step speed by deployment, more of it for mixtures of experts and under tensor parallelism; step
+speed by run, more of it where outputs are long; TTFT by run, more of it near saturation.
+"""
+
+LATENTS = ("uncached_share",)
+"""What a run's description may leave unknown, drawn from a prior for each run."""
+
+LONG_DECODE_TOKENS = 1000.0
+"""Mean output length from which a run counts as a long decode."""
+
+NEAR_SATURATION = 0.9
+"""Offered load from which a stage counts as near saturation."""
 
 TTFT_NU = 4.0
 """Degrees of freedom of the TTFT discrepancy of a run: a few runs are far off, most are near."""
@@ -102,7 +126,9 @@ class LatencyModel:
     coefficients : tuple of Coefficient
         In the file's order.
     discrepancy : mapping of str to Scale
-        Prior of the scale of each of `DISCREPANCIES`.
+        Prior of the scale of some of `DISCREPANCIES`.
+    latent : mapping of str to Scale
+        Prior of some of `LATENTS`: median and sd of the log odds.
     noise : mapping of str to Scale
         Prior of the observation scale by ``"metric.statistic"``.
     noise_nu : float
@@ -116,6 +142,7 @@ class LatencyModel:
     mode: str
     coefficients: tuple[Coefficient, ...]
     discrepancy: Mapping[str, Scale]
+    latent: Mapping[str, Scale]
     noise: Mapping[str, Scale]
     noise_nu: float
     sha256: str
@@ -200,7 +227,11 @@ def load_latency_model(name: str) -> LatencyModel:
             for key, value in entries.items()
         ),
         discrepancy={
-            k: _scale(path, f"discrepancy.{k}", v) for k, v in _discrepancies(path, content)
+            k: _scale(path, f"discrepancy.{k}", v)
+            for k, v in _known(path, content, "discrepancy", DISCREPANCIES)
+        },
+        latent={
+            k: _scale(path, f"latent.{k}", v) for k, v in _known(path, content, "latent", LATENTS)
         },
         noise={k: _scale(path, f"noise.{k}", v) for k, v in noise.items()},
         noise_nu=nu,
@@ -208,14 +239,14 @@ def load_latency_model(name: str) -> LatencyModel:
     )
 
 
-def _discrepancies(path: Path, content: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    entries = content.get("discrepancy", {})
+def _known(
+    path: Path, content: Mapping[str, Any], table: str, names: tuple[str, ...]
+) -> list[tuple[str, Any]]:
+    entries = content.get(table, {})
     for key in entries:
-        if key not in DISCREPANCIES:
-            raise InputError(
-                f"{path}: unknown discrepancy {key!r}; {near_name(key, DISCREPANCIES)}"
-            )
-    return list(entries.items())
+        if key not in names:
+            raise InputError(f"{path}: unknown {table} {key!r}; {near_name(key, names)}")
+    return [(name, entries[name]) for name in names if name in entries]
 
 
 def _number(path: Path, where: str, value: Any, *, low: float = 0.0) -> float:

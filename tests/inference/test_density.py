@@ -1,5 +1,6 @@
 """The compiled density equals the PyMC model, and its gradient equals its differences."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,14 @@ from tailcast.inference.emulator import Emulator, pair_indices
 from tailcast.inference.evidence import Evidence, Output, RunEvidence, StepEvidence, step_evidence
 from tailcast.inference.geometry import folded, laplace, refolded, unfolding
 from tailcast.inference.graph import build_model
-from tailcast.inference.population import deployment_key, group_levels
-from tailcast.latency_model import LatencyModel, load_latency_model
+from tailcast.inference.population import deployment_key, deployment_regimes, group_levels
+from tailcast.latency_model import (
+    DISCREPANCIES,
+    LATENTS,
+    LatencyModel,
+    Scale,
+    load_latency_model,
+)
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
@@ -25,8 +32,13 @@ STATS = (("ttft", "mean"), ("ttft", "p99"), ("e2e", "mean"), ("e2e", "p90"))
 
 @pytest.fixture(scope="module")
 def model() -> LatencyModel:
-    """The default latency model."""
-    return load_latency_model("physics")
+    """The default latency model with every discrepancy and latent that there can be."""
+    found = load_latency_model("physics")
+    return replace(
+        found,
+        discrepancy={name: Scale(centre=0.05, sd=0.4) for name in DISCREPANCIES},
+        latent={name: Scale(centre=0.01, sd=1.0) for name in LATENTS},
+    )
 
 
 def timings(name: str, model: LatencyModel, llm: str, version: str) -> StepEvidence:
@@ -40,12 +52,18 @@ def timings(name: str, model: LatencyModel, llm: str, version: str) -> StepEvide
     return step_evidence(name, model, own, rows, ingest=True)
 
 
-def emulated(name: str, model: LatencyModel, llm: str, tensor_parallel: int) -> RunEvidence:
+def emulated(
+    name: str, model: LatencyModel, llm: str, tensor_parallel: int, *, unknown: bool = False
+) -> RunEvidence:
     """A run with an emulator of random weights."""
     rng = stream(3, name)
     own = deployment(llm, tensor_parallel=tensor_parallel, version="0.15.1")
-    mapping = effective_map(model, own)
-    n = len(mapping.names)
+    matrix, in_clock = effective_map(model, own).matrix, effective_map(model, own).in_clock
+    centre = np.log(matrix @ _middle(model))
+    if unknown:
+        matrix = np.vstack([matrix, np.zeros(len(model.names))])
+        in_clock, centre = np.append(in_clock, False), np.append(centre, np.log(0.01))
+    n = len(centre)
     weights = 0.05 * rng.standard_normal((len(STATS), 1 + n + len(pair_indices(n)[0])))
     weights[:, 0] += [-3.0, -2.0, 1.0, 1.5]
     outputs = tuple(
@@ -56,6 +74,7 @@ def emulated(name: str, model: LatencyModel, llm: str, tensor_parallel: int) -> 
             log_observed=float(weights[k, 0] + 0.1 * rng.standard_normal()),
             finish=float(metric == "e2e"),
             stream=100.0 if metric == "e2e" else 1.0,
+            warm_up=0.1,
         )
         for k, (metric, stat) in enumerate(STATS)
     )
@@ -63,16 +82,19 @@ def emulated(name: str, model: LatencyModel, llm: str, tensor_parallel: int) -> 
         name=name,
         levels=group_levels(own),
         deployment=deployment_key(own),
-        matrix=mapping.matrix,
-        in_clock=mapping.in_clock,
+        matrix=matrix,
+        in_clock=in_clock,
         emulator=Emulator(
-            centre=np.log(mapping.matrix @ _middle(model)),
+            centre=centre,
             spread=np.full(n, 0.4),
             weights=weights,
             residual=rng.uniform(0.01, 0.05, len(STATS)),
         ),
         outputs=outputs,
         batch_range=np.zeros((len(model.names), 2)),
+        regimes=(*deployment_regimes(own), "long_decode") if unknown else deployment_regimes(own),
+        saturated=(0,) if unknown else (),
+        latent=n - 1 if unknown else -1,
     )
 
 
@@ -86,7 +108,7 @@ def evidence(model: LatencyModel) -> Evidence:
     return Evidence(
         runs=(
             emulated("r1", model, "llama-3.1-8b", 1),
-            emulated("r2", model, "mixtral-8x7b", 2),
+            emulated("r2", model, "mixtral-8x7b", 2, unknown=True),
         ),
         steps=(
             timings("a", model, "llama-3.1-8b", "0.15.1"),

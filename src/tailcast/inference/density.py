@@ -9,11 +9,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from tailcast.inference.density_kernel import UNFOLDED, Tables, log_density
+from tailcast.inference.effects import EffectBlock, effect_blocks
 from tailcast.inference.emulator import REACH
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import free_names
 from tailcast.inference.stack import Offsets, Stack, level_offsets, stacked, total_scales
-from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
+from tailcast.latency_model import GROUPS, LatencyModel
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -167,7 +168,7 @@ def density(
     stack = stacked(model, evidence)
     offsets = level_offsets(model, evidence)
     place, share = _offset_places(model, evidence, offsets)
-    effects = _effects(model, evidence, stack)
+    effects = effect_blocks(model, evidence)
     power = [item.weight * (weight or {}).get(item.name, 1.0) for item in evidence.items]
     free = [model.coefficient(name) for name in free_names(model)]
     median = np.full(len(free), UNFOLDED) if unfolded is None else unfolded
@@ -184,10 +185,7 @@ def density(
         noise_sd=np.array([model.noise[name].sd for name in stack.noise_names]),
         scale_centre=np.array([s.centre for s in model.discrepancy.values()]),
         scale_sd=np.array([s.sd for s in model.discrepancy.values()]),
-        effect_scale=effects.scale,
-        effect_nu=effects.nu,
-        item_effect=effects.item,
-        output_effect=effects.output,
+        **_effect_tables(effects, evidence),
         **_likelihood(model, evidence, stack, np.array(power)),
     )
     names = free_names(model)
@@ -196,14 +194,13 @@ def density(
         Block(name="offset", dims=("offset_term",), shape=(len(offsets.terms),)),
         Block(name="log_noise", dims=("noise",), shape=(len(stack.noise_names),)),
         *(Block(name=f"log_scale_{k}", dims=(), shape=()) for k in model.discrepancy),
-        *effects.blocks,
+        *(Block(name=b.name, dims=(b.dim,), shape=(len(b.units),)) for b in effects),
     )
     coords: dict[str, Sequence[str]] = {
         "coefficient": names,
         "offset_term": tuple(":".join(term) for term in offsets.terms),
         "noise": stack.noise_names,
-        "deployment": evidence.deployments,
-        "run": tuple(run.name for run in evidence.runs),
+        **{block.dim: block.units for block in effects},
     }
     return Density(tables=tables, blocks=blocks, coords=coords)
 
@@ -225,55 +222,35 @@ def _offset_places(
     return np.ascontiguousarray(place[:, :, used]), np.ascontiguousarray(share[:, used])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Effects:
-    scale: Index
-    nu: Array
-    item: Index
-    output: Index
-    blocks: tuple[Block, ...]
+def _effect_tables(blocks: Sequence[EffectBlock], evidence: Evidence) -> dict[str, Any]:
+    """All blocks in one vector; an item or summary may have one effect of each block."""
+    sizes = [len(block.units) for block in blocks]
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)[: len(blocks)]
 
+    def placed(field: str, n: int) -> Index:
+        columns = [
+            np.where(getattr(b, field) >= 0, getattr(b, field) + s, -1)
+            for b, s in zip(blocks, start, strict=True)
+            if (getattr(b, field) >= 0).any()
+        ]
+        empty = np.full((n, 1), -1, dtype=np.int64)
+        return np.ascontiguousarray(np.array(columns).T) if columns else empty
 
-def _effects(model: LatencyModel, evidence: Evidence, stack: Stack) -> _Effects:
-    n_run, n_item = len(evidence.runs), len(stack.deployment)
-    scale: list[int] = []
-    nu: list[float] = []
-    blocks: list[Block] = []
-    item = np.full((n_item, 2), -1, dtype=np.int64)
-    output = np.full((len(stack.residual), 1), -1, dtype=np.int64)
-    for k, name in enumerate(model.discrepancy):
-        start = len(scale)
-        if name == "deployment":
-            size, dim, own, freedom = len(evidence.deployments), "deployment", "_speed", 0.0
-            item[:, 0] = start + stack.deployment
-        elif name == "run":
-            size, dim, own, freedom = n_run, "run", "_speed", 0.0
-            item[:n_run, 1] = start + np.arange(n_run)
-        else:
-            size, dim, own, freedom = n_run, "run", "_ttft", TTFT_NU
-            output[:, 0] = np.where(stack.is_ttft > 0, start + stack.run_of_output, -1)
-        if not size:
-            continue
-        scale += [k] * size
-        nu += [freedom] * size
-        blocks.append(Block(name=dim + own, dims=(dim,), shape=(size,)))
-    return _Effects(
-        scale=np.array(scale, dtype=np.int64),
-        nu=np.array(nu),
-        item=item,
-        output=output,
-        blocks=tuple(blocks),
-    )
+    latent = placed("latent", len(evidence.runs))
+    return {
+        "effect_part": np.concatenate([b.part for b in blocks]) if blocks else np.zeros((0, 0)),
+        "effect_own": np.repeat([b.own for b in blocks], sizes),
+        "effect_nu": np.repeat([b.nu for b in blocks], sizes),
+        "item_effect": placed("item", len(evidence.items)),
+        "output_effect": placed("output", sum(len(run.outputs) for run in evidence.runs)),
+        "latent_effect": np.ascontiguousarray(latent[:, 0]),
+    }
 
 
 def _likelihood(
     model: LatencyModel, evidence: Evidence, stack: Stack, power: Array
 ) -> dict[str, Any]:
     n_run = len(evidence.runs)
-    overhead = np.zeros((len(stack.residual), len(model.names)))
-    for name, times in (("finish", stack.finish), ("stream", stack.stream)):
-        if name in model.names:
-            overhead[:, model.names.index(name)] = times
     return {
         "matrix": stack.matrix,
         "pad": stack.pad,
@@ -284,7 +261,8 @@ def _likelihood(
         "weights": stack.weights,
         "residual": stack.residual,
         "run": stack.run_of_output,
-        "overhead": overhead,
+        "overhead": stack.output_overhead,
+        "latent": stack.latent,
         "output_noise": stack.output_noise,
         "output_log": stack.output_observed,
         "output_weight": power[stack.run_of_output] if n_run else np.zeros(0),

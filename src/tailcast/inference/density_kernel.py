@@ -40,12 +40,15 @@ class Tables(NamedTuple):
     noise_sd: Array  # (n_noise,)
     scale_centre: Array  # (n_scale,)
     scale_sd: Array  # (n_scale,)
-    effect_scale: Index  # (n_effect,) which scale
+    effect_part: Array  # (n_effect, n_scale) share of each scale's variance
+    effect_own: Array  # (n_effect,) fixed part of the scale
     effect_nu: Array  # (n_effect,) degrees of freedom, 0 for normal
     item_effect: Index  # (n_item, n_slot) effects that multiply the step clock, -1 for none
     matrix: Array  # (n_run, n_effective, n_all)
     pad: Array  # (n_run, n_effective)
     in_clock: Array  # (n_run, n_effective)
+    latent: Array  # (n_run, n_effective) which numbers are a run's own unknown
+    latent_effect: Index  # (n_run,) effect that moves them, -1 for none
     centre: Array  # (n_run, n_effective)
     spread: Array  # (n_run, n_effective)
     reach: float
@@ -122,7 +125,9 @@ def _features(r: int, t: Any, log: Array, z: Array, phi: Array) -> None:
 
 
 @_jit
-def _run_back(r: int, t: Any, z: Array, dphi: Array, effective: Array, dbeta: Array) -> float:
+def _run_back(
+    r: int, t: Any, z: Array, dphi: Array, effective: Array, dbeta: Array, deffect: Array
+) -> float:
     """Slope of one run's features carried back to coefficients; returns the slope in speed."""
     n = len(z)
     dspeed = 0.0
@@ -137,6 +142,8 @@ def _run_back(r: int, t: Any, z: Array, dphi: Array, effective: Array, dbeta: Ar
         folded = z[m] / t.reach
         dlog = dz[m] * (1.0 - folded * folded) / t.spread[r, m]
         dspeed += dlog * t.in_clock[r, m]
+        if t.latent_effect[r] >= 0:
+            deffect[t.latent_effect[r]] += dlog * t.latent[r, m]
         slope = dlog / effective[m]
         for c in range(dbeta.shape[1]):
             dbeta[r, c] += slope * t.matrix[r, m, c]
@@ -170,13 +177,15 @@ def _runs(
                 value += t.matrix[r, m, c] * beta[r, c]
             effective[m] = value
             log[m] = math.log(value) + t.in_clock[r, m] * speed[r]
+            if t.latent_effect[r] >= 0:
+                log[m] += t.latent[r, m] * effects[t.latent_effect[r]]
         _features(r, t, log, z, phi)
         dphi[:] = 0.0
         while o < n_output and t.run[o] == r:
             total += _output(o, r, t, effects, sigma, beta, phi, dphi, dbeta, deffect, dsigma)
             total += constant * t.output_weight[o]
             o += 1
-        dspeed[r] += _run_back(r, t, z, dphi, effective, dbeta)
+        dspeed[r] += _run_back(r, t, z, dphi, effective, dbeta, deffect)
     return total
 
 
@@ -251,18 +260,24 @@ def _rows(
 def _effect_prior(x: Array, grad: Array, t: Any, start: int, scale: Array, dscale: Array) -> float:
     """Discrepancies given their scales; `dscale` receives slopes in the log scale."""
     total = 0.0
-    for j in range(len(t.effect_scale)):
-        u, s, nu = x[start + j], scale[t.effect_scale[j]], t.effect_nu[j]
+    n_scale = len(scale)
+    for j in range(len(t.effect_nu)):
+        variance = t.effect_own[j] * t.effect_own[j]
+        for b in range(n_scale):
+            variance += t.effect_part[j, b] * scale[b] * scale[b]
+        u, s, nu = x[start + j], math.sqrt(variance), t.effect_nu[j]
         if nu == 0.0:
             r = u / s
             total += -0.5 * r * r - math.log(s) - _HALF_LOG_TAU
             grad[start + j] -= r / s
-            dscale[t.effect_scale[j]] += r * r - 1.0
+            dlog = r * r - 1.0
         else:
             value, dmu, dwidth = _student(u, 0.0, s, nu)
             total += value + _constant(nu)
             grad[start + j] -= dmu
-            dscale[t.effect_scale[j]] += dwidth * s
+            dlog = dwidth * s
+        for b in range(n_scale):
+            dscale[b] += dlog * t.effect_part[j, b] * scale[b] * scale[b] / variance
     return total
 
 
@@ -390,6 +405,8 @@ def predicted_logs(x: Array, t: Any, output: Array, row: Array) -> None:
             for c in range(n_all):
                 value += t.matrix[r, m, c] * beta[r, c]
             log[m] = math.log(value) + t.in_clock[r, m] * speed[r]
+            if t.latent_effect[r] >= 0:
+                log[m] += t.latent[r, m] * effects[t.latent_effect[r]]
         _features(r, t, log, z, phi)
         while o < len(t.run) and t.run[o] == r:
             inner = math.exp(np.sum(t.weights[o] * phi))

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,21 @@ from tailcast.coefficients import Coefficients
 from tailcast.inference.effective import EffectiveMap, effective_map
 from tailcast.inference.emulator import fit_emulator
 from tailcast.inference.evidence import RunEvidence, content_hash
-from tailcast.inference.forward import RunInput, basis_range, checked_outputs, run_engine
+from tailcast.inference.forward import (
+    UNCACHED,
+    RunInput,
+    basis_range,
+    checked_outputs,
+    odds_grid,
+    run_engine,
+)
 from tailcast.inference.population import (
     Population,
     deployment_draws,
     deployment_key,
     group_levels,
 )
+from tailcast.inference.regimes import run_regimes, saturated_stages
 from tailcast.latency_model import LatencyModel
 from tailcast.streams import stream
 
@@ -71,6 +80,57 @@ def effective_values(mapping: EffectiveMap, model: LatencyModel, draws: Coeffici
     return values
 
 
+def run_map(run: RunInput, model: LatencyModel) -> EffectiveMap:
+    """Map of a run: that of its deployment, and a number for what the run leaves unknown.
+
+    Parameters
+    ----------
+    run : RunInput
+        Observed run.
+    model : LatencyModel
+        Which coefficients there are.
+
+    Returns
+    -------
+    EffectiveMap
+        With ``uncached_odds`` last where the share of repeated prompts is unknown.
+    """
+    mapping = effective_map(model, run.deployment)
+    if run.uncached is None or "uncached_share" not in model.latent:
+        return mapping
+    return replace(
+        mapping,
+        names=(*mapping.names, UNCACHED),
+        matrix=np.vstack([mapping.matrix, np.zeros(len(model.names))]),
+        in_clock=np.append(mapping.in_clock, False),
+    )
+
+
+def with_odds(run: RunInput, mapping: EffectiveMap, effective: Array) -> Array:
+    """Design with the odds of an unshared prompt spread evenly over their prior.
+
+    Parameters
+    ----------
+    run : RunInput
+        With the prior of the odds.
+    mapping : EffectiveMap
+        From `run_map`.
+    effective : ndarray, shape (n_draw, n_effective)
+        Design of all else.
+
+    Returns
+    -------
+    ndarray, shape (n_draw, n_effective)
+        Unchanged where nothing is unknown.
+    """
+    if run.uncached is None or UNCACHED not in mapping.names:
+        return effective
+    grid = odds_grid(run.uncached)
+    out = effective.copy()
+    out[:, mapping.names.index(UNCACHED)] = grid[np.arange(len(out)) % len(grid)]
+    return out
+
+
 def prior_design(
     run: RunInput, model: LatencyModel, population: Population, seed: int
 ) -> tuple[EffectiveMap, Array]:
@@ -94,9 +154,10 @@ def prior_design(
     ndarray, shape (n_draw, n_effective)
         Effective numbers.
     """
-    mapping = effective_map(model, run.deployment)
+    mapping = run_map(run, model)
     draws = deployment_draws(population, run.deployment, seed)
-    return mapping, effective_values(mapping, model, draws.coefficients)
+    effective = effective_values(mapping, model, draws.coefficients)
+    return mapping, with_odds(run, mapping, effective)
 
 
 def local_design(centre: Array, n_run: int, seed: int, name: str) -> Array:
@@ -198,6 +259,9 @@ def emulated_run(
         in_clock=mapping.in_clock,
         emulator=emulator,
         outputs=tuple(run.outputs),
+        regimes=run_regimes(run, first),
+        saturated=saturated_stages(run, mapping, effective[near], first),
+        latent=mapping.names.index(UNCACHED) if UNCACHED in mapping.names else -1,
         batch_range=basis_range(model, run.deployment, kept["ranges"][near]),
     )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tailcast.deployment import Deployment
 from tailcast.errors import InferenceError
 from tailcast.inference.emulator import Emulator
-from tailcast.inference.population import deployment_key, group_levels
+from tailcast.inference.population import deployment_key, deployment_regimes, group_levels
 from tailcast.latency_model import LatencyModel
 
 Array = NDArray[np.float64]
@@ -28,8 +28,8 @@ class Output:
         For example ``"ttft"`` and ``"p99"``.
     log_observed : float
         Log of the observed seconds.
-    finish, stream : float
-        How often the finish and the stream overhead enter the observed value.
+    finish, stream, warm_up : float
+        How often these overheads enter the observed value.
     """
 
     stage: int
@@ -38,6 +38,7 @@ class Output:
     log_observed: float
     finish: float
     stream: float
+    warm_up: float = 0.0
 
     @property
     def key(self) -> str:
@@ -69,6 +70,12 @@ class RunEvidence:
         Least and largest basis value of a step in the engine runs near the posterior.
     weight : float
         Power of its likelihood, between 0 and 1; below 1 where it was partly forgotten.
+    regimes : tuple of str
+        Names in `tailcast.latency_model.DISCREPANCIES` that apply beside those of every run.
+    saturated : tuple of int
+        Stages near saturation.
+    latent : int
+        Place among the effective numbers of what the run leaves unknown, -1 for nothing.
     """
 
     name: str
@@ -80,6 +87,9 @@ class RunEvidence:
     outputs: Sequence[Output]
     batch_range: Array
     weight: float = 1.0
+    regimes: tuple[str, ...] = ()
+    saturated: tuple[int, ...] = ()
+    latent: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +114,8 @@ class StepEvidence:
         Name of each row's noise scale.
     weight : float
         Power of its likelihood, between 0 and 1; below 1 where it was partly forgotten.
+    regimes : tuple of str
+        Names in `tailcast.latency_model.DISCREPANCIES` that apply beside those of every deployment.
     """
 
     name: str
@@ -114,6 +126,7 @@ class StepEvidence:
     log_observed: Array
     noise: Sequence[str]
     weight: float = 1.0
+    regimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +233,7 @@ def step_evidence(
         overhead=overhead,
         log_observed=np.log(np.array([seconds for _, seconds, _ in rows])),
         noise=tuple(noise for _, _, noise in rows),
+        regimes=deployment_regimes(deployment),
     )
 
 

@@ -15,6 +15,8 @@ from tailcast.inference.emulate import (
     emulated_run,
     local_design,
     prior_design,
+    run_map,
+    with_odds,
 )
 from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
 from tailcast.inference.forward import RunInput, run_engine
@@ -162,7 +164,13 @@ def run_log_effective(
     if "run_speed" in data:
         values = data["run_speed"].sel(run=run.name).values.reshape(-1)
         speed = speed + values
-    log: Array = np.log(beta @ run.matrix.T) + np.where(run.in_clock, speed[:, None], 0.0)
+    effective = beta @ run.matrix.T
+    if run.latent >= 0:
+        effective[:, run.latent] = 1.0
+    log: Array = np.log(effective) + np.where(run.in_clock, speed[:, None], 0.0)
+    if run.latent >= 0:
+        own = data["run_uncached"].sel(uncached_run=run.name).values.reshape(-1)
+        log[:, run.latent] = np.log(model.latent["uncached_share"].centre) + own
     return log
 
 
@@ -205,9 +213,10 @@ def _refined(
     for k, run in enumerate(runs):
         log_effective = run_log_effective(model, tree, evidence, k)
         design = local_design(log_effective, design_size, seed, run.name)
-        mapping = effective_map(model, run.deployment)
+        mapping = run_map(run, model)
+        effective = with_odds(run, mapping, np.exp(design))
         refined.append(
-            emulated_run(run, model, mapping, np.exp(design), seed, threads=threads, report=report)
+            emulated_run(run, model, mapping, effective, seed, threads=threads, report=report)
         )
     return Evidence(runs=tuple(refined), steps=evidence.steps)
 
@@ -294,7 +303,7 @@ def _emulator_check(
     for k, (run, item) in enumerate(zip(runs, evidence.runs, strict=True)):
         points = run_log_effective(model, tree, evidence, k)
         chosen = points[np.linspace(0, len(points) - 1, _N_CHECK).astype(int)]
-        mapping = effective_map(model, run.deployment)
+        mapping = run_map(run, model)
         logs, _ = run_engine(run, mapping, np.exp(chosen), seed + 10_000, threads)
         error = item.emulator.mean(chosen) - logs
         names += [f"{run.name}/{o.stage}/{o.key}" for o in item.outputs]

@@ -15,10 +15,16 @@ from tailcast.engine.run import simulate
 from tailcast.errors import InputError
 from tailcast.inference.effective import EffectiveMap, effective_law
 from tailcast.inference.evidence import Output
-from tailcast.latency_model import LatencyModel
+from tailcast.latency_model import LatencyModel, Scale
 from tailcast.request import RequestTable
+from tailcast.workload.uncached import with_unique_prompts
 
 Array = NDArray[np.float64]
+
+UNCACHED = "uncached_odds"
+"""Effective number of a run whose share of repeated prompts is unknown."""
+
+_N_ODDS = 32
 
 STAT_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Statistics over requests that are emulated, beside the mean."""
@@ -42,6 +48,8 @@ class RunInput:
         Hash of what the run was, for the emulator cache.
     n_seed : int
         How many different workload realisations the design uses.
+    uncached : Scale, optional
+        Prior of the odds that a prompt does not repeat an earlier one, where that is unknown.
     """
 
     name: str
@@ -50,6 +58,7 @@ class RunInput:
     outputs: Sequence[Output]
     content: str
     n_seed: int = 8
+    uncached: Scale | None = None
 
 
 def run_engine(
@@ -78,14 +87,14 @@ def run_engine(
         All else that the engine reports.
     """
     law = effective_law(mapping, effective)
-    tables = [run.requests(seed + k) for k in range(min(run.n_seed, len(effective)))]
+    tables, of_draw = _tables(run, mapping, effective, seed)
     result = simulate(
         tables[0],
         deployment_limits(run.deployment),
         law,
         quantiles=tuple(STAT_QUANTILES.values()),
         threads=threads,
-        draw_requests=[tables[i % len(tables)] for i in range(len(effective))],
+        draw_requests=[tables[k] for k in of_draw],
     )
     columns = []
     for output in run.outputs:
@@ -95,6 +104,44 @@ def run_engine(
     with np.errstate(divide="ignore", invalid="ignore"):
         logs: Array = np.log(np.array(columns).T)
     return logs, result
+
+
+def odds_grid(prior: Scale) -> Array:
+    """Odds of an unshared prompt at which workloads are realised: quantiles of their prior.
+
+    Parameters
+    ----------
+    prior : Scale
+        Median and sd of the log odds.
+
+    Returns
+    -------
+    ndarray, shape (n_grid,)
+        Ascending.
+    """
+    from scipy.special import ndtri
+
+    middle = (np.arange(_N_ODDS) + 0.5) / _N_ODDS
+    odds: Array = prior.centre * np.exp(prior.sd * ndtri(middle))
+    return odds
+
+
+def _tables(
+    run: RunInput, mapping: EffectiveMap, effective: Array, seed: int
+) -> tuple[list[RequestTable], list[int]]:
+    """Workload realisations, and which one each draw faces."""
+    n = len(effective)
+    if run.uncached is None or UNCACHED not in mapping.names:
+        tables = [run.requests(seed + k) for k in range(min(run.n_seed, n))]
+        return tables, [i % len(tables) for i in range(n)]
+    grid = odds_grid(run.uncached)
+    tables = [
+        with_unique_prompts(run.requests(seed + k), float(odds / (1 + odds)), seed + k)
+        for k, odds in enumerate(grid)
+    ]
+    own = np.log(effective[:, mapping.names.index(UNCACHED)])
+    nearest = np.abs(own[:, None] - np.log(grid)[None, :]).argmin(axis=1)
+    return tables, [int(k) for k in nearest]
 
 
 def basis_range(model: LatencyModel, deployment: Deployment, ranges: Array) -> Array:

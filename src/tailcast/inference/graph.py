@@ -1,16 +1,18 @@
 """From a latency model and evidence to an unsampled `pm.Model`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.inference.density_kernel import UNFOLDED
+from tailcast.inference.effects import EffectBlock, effect_blocks
 from tailcast.inference.emulator import REACH, pair_indices
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import free_names, varying
 from tailcast.inference.stack import Stack, level_offsets, stacked, total_scales
-from tailcast.latency_model import GROUPS, TTFT_NU, LatencyModel
+from tailcast.latency_model import GROUPS, LatencyModel
 from tailcast.streams import stream
 
 Array = NDArray[np.float64]
@@ -46,7 +48,10 @@ def build_model(model: LatencyModel, evidence: Evidence) -> Any:
             pm.Data(name, value, dims=dims)
         log_excess = _log_excess(model, evidence, stack)
         beta = _coefficients(model, log_excess)
-        speed, ttft = _discrepancy(model, evidence, stack)
+        blocks = effect_blocks(model, evidence)
+        effects = _effects(model, evidence, blocks)
+        n_run, n_item, n_output = len(evidence.runs), len(evidence.items), len(stack.residual)
+        speed = _placed(blocks, effects, "item", n_item)
         log_scale = pm.Normal("log_noise", 0.0, 1.0, dims="noise")
         centre = np.array([model.noise[name].centre for name in stack.noise_names])
         width = np.array([model.noise[name].sd for name in stack.noise_names])
@@ -54,7 +59,9 @@ def build_model(model: LatencyModel, evidence: Evidence) -> Any:
             "noise_scale", centre * pm.math.exp(width * log_scale), dims="noise"
         )
         if evidence.runs:
-            _run_likelihood(graph, model, stack, beta, speed, ttft, sigma)
+            added = _placed(blocks, effects, "output", n_output)
+            unknown = _placed(blocks, effects, "latent", n_run)
+            _run_likelihood(graph, model, stack, beta, speed, unknown, added, sigma)
         if evidence.steps:
             _step_likelihood(model, evidence, stack, beta, speed, sigma)
     return graph
@@ -63,8 +70,8 @@ def build_model(model: LatencyModel, evidence: Evidence) -> Any:
 def _coords(model: LatencyModel, evidence: Evidence, stack: Stack) -> dict[str, list[str]]:
     coords = {
         "coefficient": list(free_names(model)),
-        "deployment": list(evidence.deployments),
         "run": [run.name for run in evidence.runs],
+        **{block.dim: list(block.units) for block in effect_blocks(model, evidence)},
         "noise": list(stack.noise_names),
         "summary": [f"{run.name}/{o.stage}/{o.key}" for run in evidence.runs for o in run.outputs],
         "timing": [f"{s.name}/{k}" for s in evidence.steps for k in range(len(s.log_observed))],
@@ -174,26 +181,42 @@ def _coefficients(model: LatencyModel, log_excess: Any) -> Any:
     return fixed + pt.dot(pt.exp(log_excess), place)
 
 
-def _discrepancy(model: LatencyModel, evidence: Evidence, stack: Stack) -> tuple[Any, Any]:
+def _effects(
+    model: LatencyModel, evidence: Evidence, blocks: Sequence[EffectBlock]
+) -> dict[str, Any]:
+    """Random effects by block; a unit's variance is the sum of those that apply to it."""
     import pymc as pm
     import pytensor.tensor as pt
 
-    scale = {}
+    scale = []
     for name, prior in model.discrepancy.items():
         z = pm.Normal(f"log_scale_{name}", 0.0, 1.0)
-        scale[name] = pm.Deterministic(f"{SCALE_PREFIX}{name}", prior.centre * pt.exp(prior.sd * z))
-    n_item, n_run = len(stack.deployment), len(evidence.runs)
-    speed = pt.zeros(n_item)
-    ttft = pt.zeros(max(n_run, 1))
-    if "deployment" in scale:
-        own = pm.Normal("deployment_speed", 0.0, scale["deployment"], dims="deployment")
-        speed = speed + pt.dot(_one_hot(stack.deployment, len(evidence.deployments)), own)
-    if n_run and "run" in scale:
-        run = pm.Normal("run_speed", 0.0, scale["run"], dims="run")
-        speed = speed + pt.dot(_fixed(np.eye(n_item)[:, :n_run]), run)
-    if n_run and "ttft" in scale:
-        ttft = pm.StudentT("run_ttft", nu=TTFT_NU, mu=0.0, sigma=scale["ttft"], dims="run")
-    return speed, ttft
+        scale.append(pm.Deterministic(f"{SCALE_PREFIX}{name}", prior.centre * pt.exp(prior.sd * z)))
+    effects = {}
+    for block in blocks:
+        variance = block.own**2 + sum(
+            (block.part[:, k] * s**2 for k, s in enumerate(scale)), pt.zeros(len(block.units))
+        )
+        width = pt.sqrt(variance)
+        effects[block.name] = (
+            pm.StudentT(block.name, nu=block.nu, mu=0.0, sigma=width, dims=block.dim)
+            if block.nu
+            else pm.Normal(block.name, 0.0, width, dims=block.dim)
+        )
+    return effects
+
+
+def _placed(blocks: Sequence[EffectBlock], effects: dict[str, Any], field: str, n: int) -> Any:
+    """Sum of the effects that act on each item, summary or run."""
+    import pytensor.tensor as pt
+
+    total = pt.zeros(n)
+    for block in blocks:
+        index = getattr(block, field)
+        if (index >= 0).any():
+            chosen = np.eye(len(block.units))[np.maximum(index, 0)] * (index >= 0)[:, None]
+            total = total + pt.dot(_fixed(chosen), effects[block.name])
+    return total
 
 
 def _one_hot(index: NDArray[np.int64], size: int) -> Any:
@@ -220,7 +243,14 @@ def _wave_arrays(stack: Stack) -> dict[str, tuple[Array, tuple[str, ...]]]:
 
 
 def _run_likelihood(
-    graph: Any, model: LatencyModel, stack: Stack, beta: Any, speed: Any, ttft: Any, sigma: Any
+    graph: Any,
+    model: LatencyModel,
+    stack: Stack,
+    beta: Any,
+    speed: Any,
+    unknown: Any,
+    added: Any,
+    sigma: Any,
 ) -> None:
     import pymc as pm
     import pytensor.tensor as pt
@@ -228,6 +258,7 @@ def _run_likelihood(
     n_run, n_effective = stack.pad.shape
     effective = (_fixed(stack.matrix) * beta[:n_run, None, :]).sum(axis=-1) + _fixed(stack.pad)
     log_effective = pt.log(effective) + _fixed(stack.in_clock) * speed[:n_run, None]
+    log_effective = log_effective + _fixed(stack.latent) * unknown[:, None]
     centre, spread = graph["emulator_centre"], graph["emulator_spread"]
     z = REACH * pt.tanh((log_effective - centre) / spread / REACH)
     rows, columns = (_one_hot(index, n_effective) for index in pair_indices(n_effective))
@@ -235,12 +266,8 @@ def _run_likelihood(
     features = pt.concatenate([pt.ones((n_run, 1)), z, pairs], axis=1)
     of_run = _one_hot(stack.run_of_output, n_run)
     mean = (graph["emulator_weights"] * pt.dot(of_run, features)).sum(axis=-1)
-    names = model.names
-    extra = pt.zeros(len(stack.finish))
-    for name, times in (("finish", _fixed(stack.finish)), ("stream", _fixed(stack.stream))):
-        if name in names:
-            extra = extra + times * pt.dot(of_run, beta[:n_run, names.index(name)])
-    mean = pt.log(pt.exp(mean) + extra) + _fixed(stack.is_ttft) * pt.dot(of_run, ttft)
+    extra = (_fixed(stack.output_overhead) * pt.dot(of_run, beta[:n_run])).sum(axis=-1)
+    mean = pt.log(pt.exp(mean) + extra) + added
     noise = pt.dot(_one_hot(stack.output_noise, len(stack.noise_names)), sigma)
     width = pt.sqrt(noise**2 + graph["emulator_residual"] ** 2)
     pm.StudentT(

@@ -61,6 +61,23 @@ def deployment_key(deployment: Deployment) -> str:
     )
 
 
+def deployment_regimes(deployment: Deployment) -> tuple[str, ...]:
+    """Discrepancies that a deployment has beside that of every deployment.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        LLM, accelerator, parallelism, engine.
+
+    Returns
+    -------
+    tuple of str
+        Names in `tailcast.latency_model.DISCREPANCIES`.
+    """
+    found = {"moe": deployment.llm.is_moe, "tensor_parallel": deployment.tensor_parallel > 1}
+    return tuple(name for name, applies in found.items() if applies)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
     """Draws of everything that is not specific to one prediction.
@@ -80,7 +97,7 @@ class Population:
     deployments : sequence of str
         Their keys.
     scale : mapping of str to ndarray, shape (n_draw,)
-        Scale of each discrepancy: deployment, run, ttft.
+        Scale of each discrepancy of the latency model.
     noise : mapping of str to ndarray, shape (n_draw,)
         Observation scale by ``"metric.statistic"``.
     """
@@ -208,6 +225,8 @@ class DeploymentDraws:
         Of this deployment, speed included.
     ttft : ndarray, shape (n_draw,)
         Log discrepancy of TTFT.
+    saturation : ndarray, shape (n_draw,)
+        What is added to it near saturation.
     new_levels : tuple of str
         Groups whose level the posterior has never seen.
     known_deployment : bool
@@ -216,12 +235,18 @@ class DeploymentDraws:
 
     coefficients: Coefficients
     ttft: Array
+    saturation: Array
     new_levels: tuple[str, ...]
     known_deployment: bool
 
 
 def deployment_draws(
-    population: Population, deployment: Deployment, seed: int, *, with_discrepancy: bool = True
+    population: Population,
+    deployment: Deployment,
+    seed: int,
+    *,
+    with_discrepancy: bool = True,
+    regimes: Sequence[str] = (),
 ) -> DeploymentDraws:
     """Coefficients of a deployment, drawn from the population.
 
@@ -238,6 +263,8 @@ def deployment_draws(
         Of the streams for new levels, new deployment, run and TTFT.
     with_discrepancy : bool
         Whether deployment, run and TTFT discrepancies are drawn; False trusts the law.
+    regimes : sequence of str
+        Discrepancies of this run beside those of every run: ``"long_decode"``.
 
     Returns
     -------
@@ -273,21 +300,33 @@ def deployment_draws(
     }
     key = deployment_key(deployment)
     known_deployment = key in population.deployments
-    speed, ttft = np.zeros(n), np.zeros(n)
+    speed, ttft, saturation = np.zeros(n), np.zeros(n), np.zeros(n)
     if with_discrepancy and population.scale:
         if known_deployment:
             speed = population.deployment[:, list(population.deployments).index(key)]
         else:
             fresh = stream(seed, "deployment", key).standard_normal(n)
-            speed = population.scale["deployment"] * fresh
-        speed = speed + population.scale["run"] * stream(seed, "run").standard_normal(n)
-        ttft = population.scale["ttft"] * stream(seed, "ttft").standard_t(TTFT_NU, n)
+            speed = _total(population, "deployment", *deployment_regimes(deployment)) * fresh
+        own = _total(population, "run", *regimes)
+        speed = speed + own * stream(seed, "run").standard_normal(n)
+        ttft = _total(population, "ttft") * stream(seed, "ttft").standard_t(TTFT_NU, n)
+        saturation = _total(population, "saturation") * stream(seed, "saturation").standard_t(
+            TTFT_NU, n
+        )
     return DeploymentDraws(
         coefficients=Coefficients(latency_model=model, values=values, speed=np.exp(speed)),
         ttft=ttft,
+        saturation=saturation,
         new_levels=tuple(new),
         known_deployment=known_deployment,
     )
+
+
+def _total(population: Population, *names: str) -> Array:
+    """Scale of the sum of independent discrepancies; those that the model lacks add nothing."""
+    parts = [population.scale[name] ** 2 for name in names if name in population.scale]
+    total: Array = np.sqrt(sum(parts, np.zeros(population.n_draw)))
+    return total
 
 
 def _log_centre(model: LatencyModel, name: str) -> float:

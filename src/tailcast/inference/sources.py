@@ -16,7 +16,8 @@ from tailcast.deployment import Deployment, EngineSettings
 from tailcast.errors import InputError
 from tailcast.inference.evidence import Output, StepEvidence, step_evidence
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
-from tailcast.latency_model import LatencyModel
+from tailcast.inference.warm_up import warm_up_count
+from tailcast.latency_model import LatencyModel, Scale
 from tailcast.traces.experiment import Experiment, experiment_requests, load_experiments
 from tailcast.traces.step_sweeps import Served, load_mixed_sweep, load_prefill_sweep
 from tailcast.traces.yaml_file import read_yaml
@@ -30,6 +31,9 @@ _SWEEP_TOKENS = 8192
 
 _DECODE_GRID = tuple((n, n * c) for n in (1, 8, 32, 64) for c in (512, 4096))
 """Batches (decodes, context) at which a published decode law is taken as a timing."""
+
+PROVEN = "resolved client configuration"
+"""Evidence of repetition that leaves nothing unknown."""
 
 FITTED = {
     ("ttft", "mean"),
@@ -110,7 +114,7 @@ def load_sources(
             raise InputError(
                 f"{experiment.path}: split is validation: it may judge a fit, never enter one"
             )
-        run = run_input(experiment)
+        run = run_input(experiment, model)
         if any(run.content == other.content for other in runs):
             notes.append(f"{experiment.id} repeats another run and was counted once")
             continue
@@ -131,13 +135,15 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run_input(experiment: Experiment) -> RunInput:
+def run_input(experiment: Experiment, model: LatencyModel) -> RunInput:
     """Run of an experiment, with the summaries that enter a fit.
 
     Parameters
     ----------
     experiment : Experiment
         Deployment, workload and observed statistics.
+    model : LatencyModel
+        For what it leaves unknown of a run.
 
     Returns
     -------
@@ -145,11 +151,13 @@ def run_input(experiment: Experiment) -> RunInput:
         Statistics that no emulator is made for are left to `evaluate`.
     """
     outputs = []
+    requests = experiment_requests(experiment, 0)
     for o in experiment.observed:
         known = o.statistic == "mean" or o.statistic in STAT_QUANTILES
         if (o.metric, o.statistic) not in FITTED or not known:
             continue
-        tokens = _output_tokens(experiment, o.stage)
+        own = requests.output_tokens[requests.group == o.stage]
+        tokens = float(own.mean()) if len(own) else 1.0
         outputs.append(
             Output(
                 stage=o.stage,
@@ -158,6 +166,7 @@ def run_input(experiment: Experiment) -> RunInput:
                 log_observed=float(np.log(o.value)),
                 finish=float(o.metric == "e2e"),
                 stream=tokens if o.metric == "e2e" else 1.0,
+                warm_up=warm_up_count(requests, o.stage, o.quantile),
             )
         )
     return RunInput(
@@ -166,13 +175,29 @@ def run_input(experiment: Experiment) -> RunInput:
         requests=lambda seed: experiment_requests(experiment, seed),
         outputs=tuple(outputs),
         content=experiment.content_hash,
+        uncached=unknown_share(experiment, model),
     )
 
 
-def _output_tokens(experiment: Experiment, stage: int) -> float:
-    requests = experiment_requests(experiment, 0)
-    own = requests.output_tokens[requests.group == stage]
-    return float(own.mean()) if len(own) else 1.0
+def unknown_share(experiment: Experiment, model: LatencyModel) -> Scale | None:
+    """Prior of the odds that a prompt is unshared, where repetition was inferred, not seen.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        With its evidence of repetition.
+    model : LatencyModel
+        With the prior, if it has one.
+
+    Returns
+    -------
+    Scale or None
+        None where the client's configuration is on record or no prompt repeats.
+    """
+    evidence = experiment.repetition_evidence
+    if not evidence or evidence == PROVEN:
+        return None
+    return model.latent.get("uncached_share")
 
 
 def _sweep(path: Path, model: LatencyModel, notes: list[str]) -> list[StepEvidence]:

@@ -1,17 +1,20 @@
 """Evidence as padded arrays, as the PyMC form and the compiled form of the density take it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.inference.emulator import pair_indices
-from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
+from tailcast.inference.evidence import Evidence, Output, RunEvidence, StepEvidence
 from tailcast.inference.population import free_names, varying
 from tailcast.latency_model import GROUPS, LatencyModel
 
 Array = NDArray[np.float64]
+
+OUTPUT_OVERHEADS = ("finish", "stream", "warm_up")
+"""Overheads that are added to a summary after the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,12 @@ class Stack:
         Map to effective numbers, and the emulators' standardisation.
     weights : ndarray, shape (n_output, n_feature)
         Emulator weights.
-    residual, finish, stream, is_ttft, output_observed : ndarray, shape (n_output,)
-        Emulator error, overhead counts, whether a TTFT, observed log seconds.
+    residual, is_ttft, output_observed : ndarray, shape (n_output,)
+        Emulator error, whether a TTFT, observed log seconds.
+    output_overhead : ndarray, shape (n_output, n_coefficient)
+        How often each request overhead enters a summary.
+    latent : ndarray, shape (n_run, n_effective)
+        1 at the effective number that a run leaves unknown.
     run_of_output, output_noise : ndarray, shape (n_output,)
         Indices of run and noise scale.
     clock, overhead : ndarray, shape (n_row, n_coefficient)
@@ -50,8 +57,8 @@ class Stack:
     weights: Array
     residual: Array
     run_of_output: NDArray[np.int64]
-    finish: Array
-    stream: Array
+    output_overhead: Array
+    latent: Array
     is_ttft: Array
     output_noise: NDArray[np.int64]
     output_observed: Array
@@ -125,7 +132,7 @@ def _enters(model: LatencyModel, item: RunEvidence | StepEvidence) -> NDArray[np
         found: NDArray[np.bool_] = (item.clock != 0).any(axis=0) | (item.overhead != 0).any(axis=0)
         return found
     used = (item.matrix != 0).any(axis=0)
-    for name in ("finish", "stream"):
+    for name in OUTPUT_OVERHEADS:
         if name in model.names:
             used[model.names.index(name)] |= any(getattr(o, name) != 0 for o in item.outputs)
     return used
@@ -184,8 +191,7 @@ def stacked(model: LatencyModel, evidence: Evidence) -> Stack:
         deployment=np.array([evidence.deployments.index(i.deployment) for i in items]),
         **_stacked_runs(model, evidence),
         run_of_output=np.array([r for r, _ in outputs], dtype=np.int64),
-        finish=np.array([o.finish for _, o in outputs]),
-        stream=np.array([o.stream for _, o in outputs]),
+        output_overhead=_output_overhead(model, [o for _, o in outputs]),
         is_ttft=np.array([float(o.metric == "ttft") for _, o in outputs]),
         output_noise=np.array([names.index(o.key) for _, o in outputs], dtype=np.int64),
         output_observed=np.array([o.log_observed for _, o in outputs]),
@@ -198,6 +204,14 @@ def stacked(model: LatencyModel, evidence: Evidence) -> Stack:
         row_observed=np.array([evidence.steps[s].log_observed[k] for s, k in rows]),
         noise_names=names,
     )
+
+
+def _output_overhead(model: LatencyModel, outputs: Sequence[Output]) -> Array:
+    counts = np.zeros((len(outputs), len(model.names)))
+    for name in OUTPUT_OVERHEADS:
+        if name in model.names:
+            counts[:, model.names.index(name)] = [getattr(o, name) for o in outputs]
+    return counts
 
 
 def _rows(evidence: Evidence, field: str, width: int) -> Array:
@@ -215,6 +229,7 @@ def _stacked_runs(model: LatencyModel, evidence: Evidence) -> dict[str, Array]:
         "matrix": np.zeros((*shape, len(model.names))),
         "pad": np.ones(shape),
         "in_clock": np.zeros(shape),
+        "latent": np.zeros(shape),
         "centre": np.zeros(shape),
         "spread": np.ones(shape),
     }
@@ -224,6 +239,9 @@ def _stacked_runs(model: LatencyModel, evidence: Evidence) -> dict[str, Array]:
         out["matrix"][r, :n] = run.matrix
         out["pad"][r, :n] = 0.0
         out["in_clock"][r, :n] = run.in_clock
+        if run.latent >= 0:
+            out["latent"][r, run.latent] = 1.0
+            out["pad"][r, run.latent] = model.latent["uncached_share"].centre
         out["centre"][r, :n] = run.emulator.centre
         out["spread"][r, :n] = run.emulator.spread
         own_rows, own_columns = pair_indices(n)

@@ -14,6 +14,7 @@ from tailcast.inference.population import Population, varying
 from tailcast.latency_model import GROUPS, LatencyModel
 
 _RUN_ARRAYS = ("matrix", "in_clock", "batch_range")
+_OUTPUT_ARRAYS = ("log_observed", "finish", "stream", "warm_up")
 _STEP_ARRAYS = ("clock", "overhead", "log_observed")
 
 
@@ -97,8 +98,14 @@ def evidence_tree(evidence: Evidence) -> xr.DataTree:
         arrays["log_observed"] = np.array([o.log_observed for o in run.outputs])
         arrays["finish"] = np.array([o.finish for o in run.outputs])
         arrays["stream"] = np.array([o.stream for o in run.outputs])
+        arrays["warm_up"] = np.array([o.warm_up for o in run.outputs])
         outputs = [f"{o.stage}/{o.metric}/{o.stat}" for o in run.outputs]
-        children[f"run_{k:03d}"] = _child(run, arrays, {"outputs": json.dumps(outputs)})
+        attrs = {
+            "outputs": json.dumps(outputs),
+            "saturated": json.dumps(list(run.saturated)),
+            "latent": str(run.latent),
+        }
+        children[f"run_{k:03d}"] = _child(run, arrays, attrs)
     for k, source in enumerate(evidence.steps):
         arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
         noise = {"noise": json.dumps(list(source.noise))}
@@ -117,6 +124,7 @@ def _child(
             "name": item.name,
             "deployment": item.deployment,
             "weight": item.weight,
+            "regimes": json.dumps(list(item.regimes)),
             "levels": json.dumps(dict(item.levels), sort_keys=True),
             "layout": json.dumps(layout),
             **attrs,
@@ -152,6 +160,7 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
             "name": data.attrs["name"],
             "deployment": data.attrs["deployment"],
             "weight": float(data.attrs.get("weight", 1.0)),
+            "regimes": tuple(json.loads(data.attrs.get("regimes", "[]"))),
             "levels": json.loads(data.attrs["levels"]),
         }
         if name.startswith("run_"):
@@ -176,7 +185,8 @@ def _values(data: xr.Dataset, name: str) -> NDArray[np.float64]:
 
 
 def _run(data: xr.Dataset, common: dict[str, Any]) -> RunEvidence:
-    columns = {name: _values(data, name) for name in ("log_observed", "finish", "stream")}
+    known = json.loads(data.attrs["layout"])
+    columns = {name: _values(data, name) for name in _OUTPUT_ARRAYS if name in known}
     outputs = []
     for k, text in enumerate(json.loads(data.attrs["outputs"])):
         stage, metric, stat = text.split("/")
@@ -192,4 +202,6 @@ def _run(data: xr.Dataset, common: dict[str, Any]) -> RunEvidence:
         emulator=emulator,
         outputs=tuple(outputs),
         batch_range=_values(data, "batch_range"),
+        saturated=tuple(json.loads(data.attrs.get("saturated", "[]"))),
+        latent=int(data.attrs.get("latent", -1)),
     )

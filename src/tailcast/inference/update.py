@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from tailcast.errors import InferenceError, InputError, UsageError
 from tailcast.inference.density import density
 from tailcast.inference.density_kernel import UNFOLDED
-from tailcast.inference.effective import effective_map
-from tailcast.inference.emulate import DESIGN_SIZE, emulated_run, local_design, prior_design
+from tailcast.inference.emulate import (
+    DESIGN_SIZE,
+    emulated_run,
+    local_design,
+    prior_design,
+    run_map,
+    with_odds,
+)
 from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
 from tailcast.inference.fit import Fit, assembled, run_log_effective, thinned
 from tailcast.inference.forward import RunInput
@@ -151,8 +157,9 @@ def _refined(
     design = local_design(
         run_log_effective(model, tree, evidence, index), design_size, seed + 1, run.name
     )
-    mapping = effective_map(model, run.deployment)
-    return emulated_run(run, model, mapping, np.exp(design), seed + 1, threads=threads)
+    mapping = run_map(run, model)
+    effective = with_odds(run, mapping, np.exp(design))
+    return emulated_run(run, model, mapping, effective, seed + 1, threads=threads)
 
 
 def _near(
