@@ -1,50 +1,120 @@
-"""`tailcast trace`: look at recorded runs."""
+"""`tailcast trace`: look at recorded runs, and convert those of other tools."""
 
-import math
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailcast.cli.emit import emit, emit_json
-from tailcast.cli.options import Format, FormatOption, OutputOption
+from tailcast.cli.emit import emit, emit_json, say
+from tailcast.cli.options import Format, FormatOption, OutputOption, SeedOption
 
 if TYPE_CHECKING:
-    from tailcast.traces.trace_summary import Spread, TraceSummary
+    from tailcast.traces.importers.imported import Imported, ReadOptions
+    from tailcast.traces.raw_table import Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs.")
 
-PathArgument = Annotated[Path, typer.Argument(help="Folder of a trace, or its header or CSV.")]
-_SECONDS = ("ttft", "tpot", "itl", "e2e", "lateness")
+
+class Clock(StrEnum):
+    """Instant that TTFT counts from."""
+
+    arrival = "arrival"
+    queued = "queued"
+
+
+class Target(StrEnum):
+    """What to convert to."""
+
+    tracev2 = "tracev2"
+    experiment = "experiment"
+    steps = "steps"
+
+
+PathArgument = Annotated[
+    Path, typer.Argument(help="Trace, or file or folder of another tool (see trace formats).")
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="Format of the file, where it is not recognised.")
+]
+ClockOption = Annotated[
+    Clock, typer.Option("--clock", help="TTFT counts from arrival or queued (LLMServingSim).")
+]
+BeforeOption = Annotated[
+    Path | None, typer.Option("--before", help="Scrape from before the run (Prometheus).")
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most so many requests of a workload.")
+]
+WindowOption = Annotated[
+    str | None, typer.Option("--window", help="Part of a workload, e.g. 0s..600s.")
+]
+PlotOption = Annotated[Path | None, typer.Option("--plot", help="Picture: .svg, .png or .pdf.")]
+
+
+@app.command("formats")
+def formats(style: FormatOption = Format.table, output: OutputOption = None) -> None:
+    """List the formats that are recognised."""
+    from tailcast.report.tables import render_rows
+    from tailcast.traces.importers.reading import IMPORTERS
+
+    if style is Format.json:
+        rows = [{"name": i.name, "title": i.title, "gives": i.gives} for i in IMPORTERS]
+        emit_json({"schema": "tailcast/formats/1", "formats": rows}, output)
+        return
+    cells = [[i.name, i.gives, i.title] for i in IMPORTERS]
+    emit(render_rows(["name", "gives", "what"], cells, style.value), output)
 
 
 @app.command("show")
 def show(
-    path: PathArgument, style: FormatOption = Format.table, output: OutputOption = None
+    path: PathArgument,
+    plot: PlotOption = None,
+    name: FromOption = None,
+    clock: ClockOption = Clock.arrival,
+    before: BeforeOption = None,
+    limit: LimitOption = None,
+    window: WindowOption = None,
+    seed: SeedOption = 0,
+    style: FormatOption = Format.table,
+    output: OutputOption = None,
 ) -> None:
-    """Summarise a trace: requests, rates, lengths, latencies, lateness, server counters."""
-    show_trace(path, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
+    """Summarise a recorded run: counts, rates, lengths, latencies, lateness, faults."""
+    from tailcast.report.trace import imported_json, imported_text
+
+    found = _read(path, name, _options(clock, before, limit, window, seed))
+    if plot is not None:
+        from tailcast.report.trace_plot import plot_imported
+
+        plot_imported(found, plot)
+    if style is Format.json:
+        emit_json(imported_json(found), output)
+    else:
+        emit(imported_text(found, style.value), output)
 
 
 @app.command("check")
 def check(
-    path: PathArgument, style: FormatOption = Format.table, output: OutputOption = None
+    path: PathArgument,
+    name: FromOption = None,
+    before: BeforeOption = None,
+    style: FormatOption = Format.table,
+    output: OutputOption = None,
 ) -> None:
-    """Name the faults of a trace with row and column; exit 1 where there is a severe one."""
+    """Name the faults of a recorded run with row and column; exit 1 where there is a severe one."""
     from dataclasses import asdict
 
     from tailcast.report.tables import render_rows
-    from tailcast.traces.trace_faults import trace_faults
-    from tailcast.traces.trace_files import trace_files
 
-    faults = trace_faults(trace_files(path))
+    faults, notes = _faults(path, name, before)
     n_severe = sum(fault.severe for fault in faults)
     if style is Format.json:
         content = {
             "schema": "tailcast/trace-check/1",
             "severe": n_severe,
             "faults": [asdict(fault) for fault in faults],
+            "notes": list(notes),
         }
         emit_json(content, output)
     elif style is Format.table:
@@ -70,6 +140,48 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command("convert")
+def convert(
+    path: PathArgument,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="New folder (tracev2), YAML or CSV file.")
+    ],
+    to: Annotated[
+        Target | None, typer.Option("--to", help="By the kind of the content where absent.")
+    ] = None,
+    name: FromOption = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="LLM, where the file does not say it.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Accelerator, where the file does not say it.")
+    ] = None,
+    tensor_parallel: Annotated[
+        int | None,
+        typer.Option("--tensor-parallel-size", "-tp", min=1, help="Accelerators per replica."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=1e-9, help="Requests/s offered, where unknown.")
+    ] = None,
+    clock: ClockOption = Clock.arrival,
+    before: BeforeOption = None,
+    limit: LimitOption = None,
+    window: WindowOption = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Convert a recorded run to a trace, an experiment or a table of engine steps."""
+    from tailcast.traces.experiment_file import Told
+    from tailcast.traces.importers.writing import write_imported
+
+    found = _read(path, name, _options(clock, before, limit, window, seed))
+    told = Told(model=model, gpu=gpu, tensor_parallel=tensor_parallel, rate=rate)
+    paths, notes = write_imported(found, output, to=None if to is None else to.value, told=told)
+    for note in notes:
+        say(f"note: {note}")
+    what = f"{paths[0]}" if len(paths) == 1 else f"{len(paths)} experiments in {output}"
+    say(f"{found.path} ({found.format}) is in {what}")
+
+
 def show_trace(
     path: Path, style: Format, text_out: Callable[[str], None], json_out: Callable[[Any], None]
 ) -> None:
@@ -84,7 +196,7 @@ def show_trace(
     text_out, json_out : callable
         Take the rendered text, or the content for JSON.
     """
-    from tailcast.report.tables import render_rows
+    from tailcast.report.trace import trace_text
     from tailcast.traces.token_times import read_token_times
     from tailcast.traces.trace_files import trace_files
     from tailcast.traces.trace_summary import trace_summary
@@ -96,50 +208,71 @@ def show_trace(
     summary = trace_summary(trace, times)
     if style is Format.json:
         json_out(summary.as_json())
-        return
-    header = ["group", "quantity", "n", "mean", "p50", "p90", "p95", "p99", "max"]
-    rows = [_row(spread) for spread in summary.spreads]
-    table = render_rows(header, rows, style.value)
-    text_out(table if style is Format.csv else "\n".join([*_lines(summary), "", table]))
+    else:
+        text_out(trace_text(summary, style.value))
 
 
-def _row(spread: "Spread") -> list[str]:
-    """Cells of one line: milliseconds for times, tokens for lengths."""
-    in_ms = spread.quantity in _SECONDS
-    name = f"{spread.quantity} ms" if in_ms else spread.quantity.replace("_", " ")
-    values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99, spread.max)
-    cells = [_cell(value * 1e3 if in_ms else value) for value in values]
-    return ["all" if spread.group < 0 else str(spread.group), name, str(spread.n), *cells]
+def _options(
+    clock: Clock, before: Path | None, limit: int | None, window: str | None, seed: int
+) -> "ReadOptions":
+    from tailcast.traces.importers.imported import ReadOptions
+
+    return ReadOptions(
+        clock=clock.value,
+        before=before,
+        limit=limit,
+        window=None if window is None else _window(window),
+        seed=seed,
+    )
 
 
-def _cell(value: float) -> str:
-    if math.isnan(value):
-        return "n/a"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _window(text: str) -> tuple[float, float]:
+    from tailcast.errors import UsageError
+    from tailcast.units import parse_duration
+
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise UsageError(f"window {text!r} has no two ends; write for example 0s..600s")
+    zero = low.strip().rstrip("smhinu") in {"0", "0."}
+    return (0.0 if zero else parse_duration(low)), parse_duration(high)
 
 
-def _lines(summary: "TraceSummary") -> list[str]:
-    states = ", ".join(f"{n} {status}" for status, n in sorted(summary.n_by_status.items()))
-    lines = [
-        f"{summary.n_request} requests ({states}) in {summary.duration:.1f} s"
-        + ("" if summary.complete else "; the run was stopped"),
-        f"{_cell(summary.request_rate)} requests/s, {_cell(summary.input_rate)} prompt tokens/s, "
-        f"{_cell(summary.output_rate)} output tokens/s, {_cell(summary.concurrency)} in flight",
-    ]
-    if not math.isnan(summary.cached_share):
-        lines.append(f"{summary.cached_share:.1%} of the prompt tokens were cached")
-    if summary.n_merged:
-        lines.append(f"{summary.n_merged} token events came together with the one before")
-    told = {key: value for key, value in summary.server.items() if not isinstance(value, dict)}
-    if told:
-        lines.append("server: " + ", ".join(f"{key} {value}" for key, value in told.items()))
-    plain = {k: v for k, v in summary.counters.items() if not isinstance(v, dict)}
-    if plain:
-        lines.append("counters: " + ", ".join(f"{k} {_number(v)}" for k, v in plain.items()))
-    for reason in summary.client.get("bottleneck_reasons", ()):
-        lines.append(f"the client was the bottleneck: {reason}")
-    return lines
+def _read(path: Path, name: str | None, options: "ReadOptions") -> "Imported":
+    """Content of a file; what was done and what is wrong goes to stderr."""
+    from tailcast.traces.importers.reading import read_any
+
+    found = read_any(path, name=name, options=options)
+    if found.format != "tracev2":
+        counts = ", ".join(f"{n} {what}" for what, n in found.counts.items())
+        say(f"{found.path}: {found.format}; {counts}")
+    for note in found.notes:
+        say(f"note: {note}")
+    severe = [fault for fault in found.faults if fault.severe]
+    for fault in severe[:5]:
+        say(f"fault: {fault}")
+    if len(severe) > 5:
+        say(f"and {len(severe) - 5} further faults; see trace check")
+    return found
 
 
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _faults(
+    path: Path, name: str | None, before: Path | None
+) -> tuple[tuple["Fault", ...], tuple[str, ...]]:
+    """Faults of a recorded run, one that keeps it from being read included."""
+    from tailcast.errors import InputError
+    from tailcast.traces.importers.imported import ReadOptions
+    from tailcast.traces.importers.reading import importer, read_any, recognise
+    from tailcast.traces.raw_table import Fault
+    from tailcast.traces.trace_faults import trace_faults
+    from tailcast.traces.trace_files import trace_files
+
+    if not path.exists() or path.stat().st_size or path.is_dir():
+        known = recognise(path) if name is None else importer(name)
+        if known.name == "tracev2":
+            return trace_faults(trace_files(path)), ()
+    try:
+        found = read_any(path, name=name, options=ReadOptions(before=before))
+    except InputError as error:
+        message = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:")
+        return (Fault(kind="unreadable", file=path.name, line=0, column="", message=message),), ()
+    return found.faults, found.notes

@@ -152,13 +152,16 @@ def _spreads(
     trace: Trace, prompts: NDArray[np.int64], times: TokenTimes | None
 ) -> tuple[Spread, ...]:
     latencies = trace_latencies(trace)
+    # Of a workload that nobody has served yet the lengths are all there is.
+    served = latencies.counted
+    known = served if served.any() else trace["output_tokens"] >= 1
     columns = {
         "ttft": latencies.ttft,
         "tpot": latencies.tpot,
         "e2e": latencies.e2e,
-        "lateness": latencies.lateness,
-        "input_tokens": np.where(latencies.counted, prompts, np.nan),
-        "output_tokens": np.where(latencies.counted, trace["output_tokens"], np.nan),
+        "lateness": np.where(np.isnan(trace["send_time"]), np.nan, latencies.lateness),
+        "input_tokens": np.where(known, prompts, np.nan),
+        "output_tokens": np.where(known, trace["output_tokens"], np.nan),
     }
     groups = trace.columns.get("group", np.zeros(len(trace), dtype=np.int64))
     names = sorted(set(groups.tolist()))
