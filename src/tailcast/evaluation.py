@@ -7,6 +7,7 @@ import numpy as np
 
 from tailcast.errors import TailcastError
 from tailcast.evaluation_result import Evaluation
+from tailcast.inference.sources import plausible_requests
 from tailcast.measurement import measured_draws
 from tailcast.posteriors import Posterior
 from tailcast.prediction import Prediction, predictive
@@ -222,12 +223,13 @@ def blind_prediction(
     return predictive(
         posterior,
         experiment.deployment,
-        lambda s: experiment_requests(experiment, s),
+        plausible_requests(experiment, posterior.latency_model),
         n_draw=n_draw,
         seed=seed,
         threads=threads,
         quantiles=quantiles,
         n_seed=min(n_draw, 20),
+        cold_start=True,
     )
 
 

@@ -23,7 +23,9 @@ from tailcast.inference.population import (
     population_rows,
     prior_population,
 )
-from tailcast.latency_model import LatencyModel
+from tailcast.inference.regimes import workload_regimes
+from tailcast.inference.warm_up import warm_up_count
+from tailcast.latency_model import NEAR_SATURATION, LatencyModel
 from tailcast.posteriors import Posterior
 from tailcast.request import RequestTable
 from tailcast.step_law import StepLaw
@@ -173,6 +175,7 @@ def predictive(
     n_seed: int | None = None,
     horizon: float = float("inf"),
     quantiles: Mapping[str, float] = QUANTILES,
+    cold_start: bool = False,
 ) -> Prediction:
     """Predict latency statistics of a deployment, one engine run a posterior draw.
 
@@ -203,6 +206,9 @@ def predictive(
         Seconds after which no step starts.
     quantiles : mapping of str to float
         Statistics over requests beside the mean, by name.
+    cold_start : bool
+        Whether the run begins on a server that has just started, so that its first requests wait
+        for the latency model's warm-up, if it has one.
 
     Returns
     -------
@@ -216,11 +222,18 @@ def predictive(
     CapacityError
         If the deployment's weights do not fit.
     """
-    own, law = predictive_law(
-        posterior, deployment, n_draw=n_draw, seed=seed, with_discrepancy=with_discrepancy
-    )
+    if n_draw < 1:
+        raise UsageError(f"draws must be at least 1, got {n_draw}")
     distinct = min(n_seed or n_draw, n_draw)
     tables = [requests(seed + k) for k in range(distinct)]
+    own, law = predictive_law(
+        posterior,
+        deployment,
+        n_draw=n_draw,
+        seed=seed,
+        with_discrepancy=with_discrepancy,
+        regimes=workload_regimes(tables[0]),
+    )
     result = simulate(
         tables[0],
         deployment_limits(deployment, horizon=horizon),
@@ -231,13 +244,17 @@ def predictive(
         draw_requests=[tables[k % distinct] for k in range(n_draw)],
     )
     stat = np.array(result.stat)
-    stat[:, :, METRICS.index("ttft"), :] *= np.exp(own.ttft)[:, None, None]
+    load = offered_load(law, deployment, result, tables)
+    late = own.ttft + np.where(load >= NEAR_SATURATION, own.saturation, 0.0)
+    stat[:, :, METRICS.index("ttft"), :] *= np.exp(late)[:, None, None]
+    if cold_start:
+        _add_warm_up(stat, own, tables[0], quantiles)
     notes, outside = _notes(posterior, deployment, own, result)
     return Prediction(
         stat=stat,
         metrics=tuple(result.metrics),
         stats=("mean", *quantiles),
-        load=offered_load(law, deployment, result, tables),
+        load=load,
         counters=result.counters,
         mode="transfer" if own.known_deployment else "cold",
         warnings=notes,
@@ -247,6 +264,22 @@ def predictive(
     )
 
 
+def _add_warm_up(
+    stat: Array, own: DeploymentDraws, requests: RequestTable, quantiles: Mapping[str, float]
+) -> None:
+    """Add the wait of a run's first requests to TTFT and E2E."""
+    wait = own.coefficients.values.get("warm_up")
+    if wait is None:
+        return
+    n_group = stat.shape[1] - 1
+    for group in range(n_group + 1):
+        stage = group if group < n_group else None
+        for k, quantile in enumerate((None, *quantiles.values())):
+            count = warm_up_count(requests, stage, quantile)
+            for metric in ("ttft", "e2e"):
+                stat[:, group, METRICS.index(metric), k] += count * wait
+
+
 def predictive_law(
     posterior: Posterior | LatencyModel,
     deployment: Deployment,
@@ -254,6 +287,7 @@ def predictive_law(
     n_draw: int,
     seed: int = 0,
     with_discrepancy: bool = True,
+    regimes: Sequence[str] = (),
 ) -> tuple[DeploymentDraws, StepLaw]:
     """Coefficients and step law of a deployment under the posterior, one row a draw.
 
@@ -269,6 +303,8 @@ def predictive_law(
         Of discrepancies and new levels.
     with_discrepancy : bool
         False trusts the law.
+    regimes : sequence of str
+        Discrepancies of this run beside those of every run.
 
     Returns
     -------
@@ -283,7 +319,9 @@ def predictive_law(
     if n_draw < 1:
         raise UsageError(f"draws must be at least 1, got {n_draw}")
     population = _thinned(_population(posterior, n_draw, seed), n_draw)
-    own = deployment_draws(population, deployment, seed, with_discrepancy=with_discrepancy)
+    own = deployment_draws(
+        population, deployment, seed, with_discrepancy=with_discrepancy, regimes=regimes
+    )
     return own, step_law(own.coefficients, deployment)
 
 

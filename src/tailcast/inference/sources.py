@@ -1,7 +1,7 @@
 """From files to what a fit takes: experiments, and the controlled sweeps of step timings."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ from tailcast.inference.evidence import Output, StepEvidence, step_evidence
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
 from tailcast.inference.warm_up import warm_up_count
 from tailcast.latency_model import LatencyModel, Scale
+from tailcast.request import RequestTable
+from tailcast.streams import stream
 from tailcast.traces.experiment import Experiment, experiment_requests, load_experiments
 from tailcast.traces.step_sweeps import Served, load_mixed_sweep, load_prefill_sweep
 from tailcast.traces.yaml_file import read_yaml
+from tailcast.workload.uncached import with_unique_prompts
 
 Array = NDArray[np.float64]
 
@@ -177,6 +180,36 @@ def run_input(experiment: Experiment, model: LatencyModel) -> RunInput:
         content=experiment.content_hash,
         uncached=unknown_share(experiment, model),
     )
+
+
+def plausible_requests(
+    experiment: Experiment, model: LatencyModel
+) -> Callable[[int], RequestTable]:
+    """Realisations of what was sent, with what is unknown of it drawn from its prior.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        With its workload and its evidence of repetition.
+    model : LatencyModel
+        With the prior of the share of prompts that do not repeat, if it has one.
+
+    Returns
+    -------
+    callable
+        Seed to requests.
+    """
+    prior = unknown_share(experiment, model)
+
+    def requests(seed: int) -> RequestTable:
+        table = experiment_requests(experiment, seed)
+        if prior is None:
+            return table
+        z = stream(seed, "uncached share").standard_normal()
+        odds = prior.centre * float(np.exp(prior.sd * z))
+        return with_unique_prompts(table, odds / (1 + odds), seed)
+
+    return requests
 
 
 def unknown_share(experiment: Experiment, model: LatencyModel) -> Scale | None:

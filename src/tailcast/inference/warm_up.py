@@ -6,7 +6,7 @@ from tailcast.latency_model import WARM_UP_REQUESTS
 from tailcast.request import RequestTable
 
 
-def warm_up_count(requests: RequestTable, stage: int, quantile: float | None) -> float:
+def warm_up_count(requests: RequestTable, stage: int | None, quantile: float | None) -> float:
     """Multiple of the warm-up wait that a statistic of a stage holds.
 
     The first `tailcast.latency_model.WARM_UP_REQUESTS` of a run wait; they carry their share into a
@@ -16,8 +16,8 @@ def warm_up_count(requests: RequestTable, stage: int, quantile: float | None) ->
     ----------
     requests : RequestTable
         What was sent, by arrival; groups are stages.
-    stage : int
-        Load stage.
+    stage : int or None
+        Load stage, None for the whole run.
     quantile : float or None
         Probability of the quantile, None for the mean.
 
@@ -26,7 +26,7 @@ def warm_up_count(requests: RequestTable, stage: int, quantile: float | None) ->
     float
         Between 0 and 1.
     """
-    own = requests.group == stage
+    own = requests.group == stage if stage is not None else np.ones(len(requests), dtype=np.bool_)
     if not own.any():
         return 0.0
     cold = own & (np.arange(len(requests)) < WARM_UP_REQUESTS)
