@@ -47,6 +47,7 @@ def _register() -> None:
     from tailcast.cli import (
         autoscale,
         catalog,
+        compare,
         evaluate,
         fit,
         observe,
@@ -57,15 +58,18 @@ def _register() -> None:
         size,
         slo,
         trace,
+        tune,
     )
 
     app.command("predict")(predict.predict)
     app.command("slo")(slo.slo)
+    app.command("tune")(tune.tune)
     app.command("size")(size.size)
     app.command("autoscale")(autoscale.autoscale)
     app.command("replay")(replay.replay)
     app.command("evaluate")(evaluate.evaluate)
     app.command("fit")(fit.fit)
+    app.command("compare")(compare.compare)
     app.command("observe")(observe.observe)
     app.add_typer(posterior.app, name="posterior")
     app.add_typer(catalog.app, name="catalog")

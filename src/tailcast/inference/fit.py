@@ -26,7 +26,7 @@ from tailcast.inference.population import (
     deployment_draws,
     prior_population,
 )
-from tailcast.inference.sampling import Diagnostics, diagnostics, sample
+from tailcast.inference.sampling import Diagnostics, Sampled, diagnostics, sample
 from tailcast.inference.tree import evidence_tree, population_of
 from tailcast.latency_model import LatencyModel
 
@@ -52,11 +52,14 @@ class Fit:
         What it was conditioned on.
     diagnostics : Diagnostics
         Convergence.
+    sampled : Sampled
+        Every draw, with the metric that refits can use.
     """
 
     tree: xr.DataTree
     evidence: Evidence
     diagnostics: Diagnostics
+    sampled: Sampled
 
 
 def fit(
@@ -129,7 +132,7 @@ def fit(
     found = diagnostics(sampled.tree)
     tree = thinned(sampled.tree, final.stored)
     tree = assembled(model, runs, evidence, tree, prior, seed, threads)
-    return Fit(tree=tree, evidence=evidence, diagnostics=found)
+    return Fit(tree=tree, evidence=evidence, diagnostics=found, sampled=sampled)
 
 
 def run_log_effective(

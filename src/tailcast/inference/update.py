@@ -132,7 +132,7 @@ def update(
     found = diagnostics(sampled.tree)
     prior = prior_population(model, DESIGN_SIZE, seed)
     tree = assembled(model, (), grown, thinned(sampled.tree, sampler.stored), prior, seed, threads)
-    return Fit(tree=tree, evidence=grown, diagnostics=found)
+    return Fit(tree=tree, evidence=grown, diagnostics=found, sampled=sampled)
 
 
 def _forgotten(evidence: Evidence, forget: float) -> Evidence:
