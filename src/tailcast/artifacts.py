@@ -73,7 +73,7 @@ def artifact_folder(kind: str, name: str) -> Path:
     shipped = artifact_root(kind) / name
     if name and "/" not in name and (shipped / _KINDS[kind]).is_file():
         return shipped
-    path = Path(name)
+    path = Path(name or " ")
     if path.is_file() and path.name in {_KINDS[kind], "posterior.nc"}:
         return path.parent
     if path.is_dir():

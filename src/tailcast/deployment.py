@@ -22,6 +22,7 @@ _WEIGHTS = ("bf16", "fp16", "fp8", "int8", "int4")
 _KV_DTYPES = ("auto", "bf16", "fp8")
 _ASYNC_SINCE = (0, 14)
 _LONG_WINDOW = 4096
+_MOST, _MOST_BLOCKS = 10**9, 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,7 @@ class Deployment:
         if self.kv_blocks is None:
             self.kv_block_count  # noqa: B018  (refuses weights that do not fit)
         else:
-            _whole("kv_blocks", self.kv_blocks, 1)
+            _whole("kv_blocks", self.kv_blocks, 1, most=_MOST_BLOCKS)
 
     @property
     def served_llm(self) -> Llm:
@@ -338,6 +339,8 @@ class Deployment:
         return f"{text}; use {' or '.join(ways)}" if ways else f"{text}; nothing here makes it fit"
 
 
-def _whole(name: str, value: object, least: int) -> None:
+def _whole(name: str, value: object, least: int, most: int = _MOST) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r:.40}")
+    if value > most:
+        raise UsageError(f"{name} must be at most {most}, got {value!r:.40}")

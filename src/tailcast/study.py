@@ -1,6 +1,5 @@
 """A study: one TOML file with deployment, workload, objectives, posterior and search."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from tailcast.deployment import Deployment, EngineSettings
 from tailcast.engine.point_model import MODES
 from tailcast.errors import CapacityError, CatalogError, InputError, UsageError, near_name
 from tailcast.slo import Objective, complete_objectives, parse_objective
+from tailcast.toml_file import read_toml
 from tailcast.workload.fields import Fields
 from tailcast.workload.mapping import workload_from_mapping
 from tailcast.workload.spec import Workload
@@ -180,12 +180,7 @@ def read_study(path: Path) -> dict[str, Any]:
     InputError
         If the file cannot be read or holds an unknown table.
     """
-    try:
-        content = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from error
+    content = read_toml(path)
     for name, table in content.items():
         if name not in _TABLES:
             raise InputError(f"{path}: unknown table [{name}]; {near_name(name, _TABLES)}")

@@ -117,7 +117,7 @@ def test_the_kind_may_be_left_out() -> None:
         (REPEATED, {"prompt_groups": 0}, "prefix groups must be"),
         (REPEATED, {"prompt_groups": 21}, "21 prefix groups for only 20"),
         (REPEATED, {"output_tokens": None}, "output_tokens is missing"),
-        (REPEATED, {"output_tokens": -3}, "at least 1 token"),
+        (REPEATED, {"output_tokens": -3}, "1 to 100000000 tokens"),
         (REPEATED, {"prompt_tokens": {"nominal": 151}}, r"nominal 151 is not 50 \+ 100"),
         (REPEATED, {"prompt_tokens": {}}, "give nominal, measured or a law"),
         (REPEATED, {"prompt_tokens": 50, "question_tokens": None}, "leaves nothing"),

@@ -150,7 +150,7 @@ def test_bad_length_files_are_refused_with_their_place(tmp_path: Path) -> None:
         ("n_im\n3\n", "did you mean 'n_im'"),
         ("n_in\n3\nnan\n", "lengths.csv:3: n_in must be a finite number"),
         ("n_in\n3\nx\n", "lengths.csv:3: n_in must be a finite number, got 'x'"),
-        ("n_in\n0\n", "at least 1 token"),
+        ("n_in\n0\n", "1 to 100000000 tokens"),
         ("n_in\n3,4\n", "lengths.csv:2: 2 cells for 1 columns"),
     ):
         if text is not None:
@@ -186,7 +186,7 @@ def test_bad_length_files_are_refused_with_their_place(tmp_path: Path) -> None:
         ({"arrivals": {"process": "gamma", "vc": 2}}, "need cv"),
         ({"concurrency": 3}, "either a rate"),
         ({"input_tokens": None}, "input_tokens is missing"),
-        ({"input_tokens": 0}, "at least 1 token"),
+        ({"input_tokens": 0}, "1 to 100000000 tokens"),
         ({"input_tokens": "many"}, "whole number"),
         ({"input_tokens": {"law": "gausian", "mean": 1}}, "did you mean 'gaussian'"),
         ({"input_tokens": {"mean": 1}}, "law is missing"),
@@ -196,7 +196,7 @@ def test_bad_length_files_are_refused_with_their_place(tmp_path: Path) -> None:
         ({"input_tokens": {"law": "lognormal", "mean": -1, "sd": 1}}, "mean must be positive"),
         ({"input_tokens": {"law": "empirical", "values": 3}}, "list of numbers"),
         ({"input_tokens": {"law": "empirical", "values": ["a"]}}, "list of numbers"),
-        ({"input_tokens": {"law": "empirical", "values": [1, math.nan]}}, "at least 1 token"),
+        ({"input_tokens": {"law": "empirical", "values": [1, math.nan]}}, "1 to 100000000 tokens"),
         ({"lengths": {"file": "x"}}, "input_column is missing"),
         ({"prefix": 5}, "expected a table"),
         ({"prefix": {"tokens": -5}}, "prefix tokens must be"),

@@ -209,8 +209,8 @@ class Empirical:
         if bad.any():
             index = int(np.flatnonzero(bad)[0])
             raise InputError(
-                f"empirical length {index} must be a whole number of at least 1 token, "
-                f"got {self.values[index]!r}"
+                f"empirical length {index} must be a whole number of 1 to {_MAX_TOKENS} tokens, "
+                f"got {self.values[index]!r:.40}"
             )
         if self.weights is None:
             return
@@ -327,7 +327,9 @@ def _clamped(values: NDArray[np.float64], minimum: int, maximum: int) -> NDArray
 
 def _check_tokens(name: str, value: float) -> None:
     if not (1 <= value <= _MAX_TOKENS and value == int(value)):
-        raise InputError(f"{name} must be a whole number of at least 1 token, got {value!r}")
+        raise InputError(
+            f"{name} must be a whole number of 1 to {_MAX_TOKENS} tokens, got {value!r:.40}"
+        )
 
 
 def _check_bounds(minimum: float, maximum: float) -> None:
