@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.coefficients import Coefficients, step_law
+from tailcast.coefficients import step_law
 from tailcast.deployment import Deployment
 from tailcast.errors import UsageError
 from tailcast.inference.population import (
@@ -136,16 +136,8 @@ class Blocks:
         if self.discrepancy_seed == self.seed or not self.with_discrepancy:
             return own
         other = deployment_draws(chosen, deployment, self.discrepancy_seed)
-        return DeploymentDraws(
-            coefficients=Coefficients(
-                latency_model=own.coefficients.latency_model,
-                values=own.coefficients.values,
-                speed=other.coefficients.speed,
-            ),
-            ttft=other.ttft,
-            new_levels=own.new_levels,
-            known_deployment=own.known_deployment,
-        )
+        clock = replace(own.coefficients, speed=other.coefficients.speed)
+        return replace(other, coefficients=clock)
 
     def but(self, **changes: Any) -> "Blocks":
         """The same blocks with some fields changed.

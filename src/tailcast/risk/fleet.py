@@ -54,7 +54,9 @@ class Fleet:
         )
 
 
-def deal_requests(requests: RequestTable, n_rank: int) -> list[tuple[RequestTable, NDArray]]:
+def deal_requests(
+    requests: RequestTable, n_rank: int
+) -> list[tuple[RequestTable, NDArray[np.int64]]]:
     """Deal requests to schedulers in turn, as a round-robin gateway does.
 
     A session or a user of a closed loop stays with the scheduler that served its first request.

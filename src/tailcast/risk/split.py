@@ -222,7 +222,7 @@ def _component(left: Array, right: Array) -> float:
     n_draw, n_seed = left.shape
     a, b = left.mean(axis=1), right.mean(axis=1)
     between = n_seed * float(((a - a.mean()) * (b - b.mean())).sum()) / (n_draw - 1)
-    return (between - _interaction(left, right)) / n_seed
+    return float((between - _interaction(left, right)) / n_seed)
 
 
 def _interaction(left: Array, right: Array) -> float:
@@ -233,7 +233,7 @@ def _interaction(left: Array, right: Array) -> float:
         row = table.mean(axis=1, keepdims=True)
         rest.append(table - row - table.mean(axis=0, keepdims=True) + table.mean())
     degrees = (n_draw - 1) * max(n_seed - 1, 1)
-    return float((rest[0] * rest[1]).sum()) / degrees
+    return float((rest[0] * rest[1]).sum() / degrees)
 
 
 def worst_margin(outcomes: Outcomes, question: Question) -> Array:

@@ -143,7 +143,9 @@ def offered_load(law: StepLaw, deployment: Deployment, shape: Shape) -> Array:
     return np.asarray(shape.rate * seconds)
 
 
-def lone_ttft(law: StepLaw, deployment: Deployment, computed: Array) -> Array:
+def lone_ttft(
+    law: StepLaw, deployment: Deployment, computed: Array, *, is_mean: bool = False
+) -> Array:
     """TTFT of a request that is alone on an idle scheduler.
 
     Parameters
@@ -154,6 +156,9 @@ def lone_ttft(law: StepLaw, deployment: Deployment, computed: Array) -> Array:
         For the token budget.
     computed : ndarray, shape (n_draw,)
         Prompt tokens to compute.
+    is_mean : bool
+        Whether `computed` is a mean over requests; chunks are then not counted whole, so that the
+        bound holds for the mean TTFT.
 
     Returns
     -------
@@ -161,12 +166,15 @@ def lone_ttft(law: StepLaw, deployment: Deployment, computed: Array) -> Array:
         Seconds; a lower bound of TTFT in company.
     """
     budget = deployment.engine.max_num_batched_tokens
-    chunks = np.ceil(computed / budget)
-    last = np.clip(computed - (chunks - 1) * budget, 0, budget).astype(int)
     width = law.token_table.shape[1] - 1
-    row = np.arange(law.n_draw)
-    table = law.token_table[row, np.minimum(last, width)]
-    table = table + (chunks - 1) * law.token_table[:, min(budget, width)]
+    if is_mean:
+        chunks = np.maximum(computed / budget, 1.0)
+        table = law.token_table[:, min(1, width)]
+    else:
+        chunks = np.ceil(computed / budget)
+        last = np.clip(computed - (chunks - 1) * budget, 0, budget).astype(int)
+        table = law.token_table[np.arange(law.n_draw), np.minimum(last, width)]
+        table = table + (chunks - 1) * law.token_table[:, min(budget, width)]
     return np.asarray(
         law.ingest
         + law.stream

@@ -40,13 +40,14 @@ class Tables:
     requests : callable
         Workload seed to requests.
     keep : int
-        Answers kept at most; the oldest are forgotten.
+        Requests kept at most, some 100 bytes each; the oldest tables are forgotten.
     """
 
-    def __init__(self, requests: Callable[[int], RequestTable], keep: int = 4000) -> None:
+    def __init__(self, requests: Callable[[int], RequestTable], keep: int = 2_000_000) -> None:
         self._requests = requests
         self._keep = keep
-        self._made: dict[Hashable, Any] = {}
+        self._made: dict[Hashable, tuple[int, Any]] = {}
+        self._kept = 0
         self._lock = threading.Lock()
 
     def __call__(self, seed: int) -> RequestTable:
@@ -62,7 +63,12 @@ class Tables:
         RequestTable
             All that arrives.
         """
-        made: RequestTable = self._once(seed, lambda: self._requests(seed))
+
+        def make() -> tuple[int, RequestTable]:
+            table = self._requests(seed)
+            return len(table), table
+
+        made: RequestTable = self._once(seed, make)
         return made
 
     def dealt(self, seed: int, n_rank: int, share: float = 1.0) -> tuple[Dealt, ...]:
@@ -83,11 +89,11 @@ class Tables:
             One for each scheduler that gets any.
         """
 
-        def make() -> tuple[Dealt, ...]:
+        def make() -> tuple[int, tuple[Dealt, ...]]:
             table = self(seed)
             if share < 1.0:
                 table = first_requests(table, max(1, round(share * len(table))))
-            return tuple(
+            dealt = tuple(
                 Dealt(
                     table=own,
                     group=table.group[rows],
@@ -95,24 +101,28 @@ class Tables:
                 )
                 for own, rows in deal_requests(table, n_rank)
             )
+            return len(table), dealt
 
         made: tuple[Dealt, ...] = self._once((seed, n_rank, share), make)
         return made
 
-    def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def _once(self, key: Hashable, make: Callable[[], tuple[int, Any]]) -> Any:
         with self._lock:
             known = self._made.get(key)
         if known is not None:
-            return known
-        made = make()
+            return known[1]
+        size, made = make()
         with self._lock:
-            while len(self._made) >= self._keep:
-                self._made.pop(next(iter(self._made)))
-            return self._made.setdefault(key, made)
+            if key not in self._made:
+                while self._made and self._kept + size > self._keep:
+                    self._kept -= self._made.pop(next(iter(self._made)))[0]
+                self._made[key] = size, made
+                self._kept += size
+            return self._made[key][1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_requests": self._requests, "_keep": self._keep}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._requests, self._keep = state["_requests"], state["_keep"]
-        self._made, self._lock = {}, threading.Lock()
+        self._made, self._kept, self._lock = {}, 0, threading.Lock()

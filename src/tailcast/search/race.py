@@ -1,0 +1,341 @@
+"""Race candidates on common random numbers; cheap looks first, few survive to the costly ones.
+
+Candidates of the least cost race first; dearer ones are simulated only when no cheaper one holds
+the risk. Within one cost, after each batch of blocks, candidates leave for one of these reasons:
+
+- *infeasible*: the evidence that P(miss) exceeds the risk is beyond 1 / alpha;
+- *worse*: the confidence sequence of the paired difference to the leader lies above zero;
+- *tied*: it lies above minus the indifference zone, so the leader loses at most the zone;
+- *halved*: the budget does not reach for all; the least promising go.
+
+Evidence and sequences are anytime-valid, so looking after every batch costs nothing. The leader is
+chosen by the same blocks, so a comparison with it is made at alpha over the number of candidates:
+the best of them is then dropped for another with a chance of at most alpha, whoever leads when. All
+that a race says is used to choose whom to confirm on fresh blocks, never to report.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.search.evaluator import Evaluator, Job
+from tailcast.search.executors import RACE
+from tailcast.search.sequential import log_evidence_above, t_half_width
+
+Array = NDArray[np.float64]
+
+_FIRST_RUNG = 4
+_SHORT_BLOCKS = 4
+_CLIP = math.log(4.0)
+_BOUND_BLOCKS = 64
+_SETTLED = 32
+
+LIVE, INFEASIBLE, WORSE, TIED, HALVED, DEARER = (
+    "live",
+    "infeasible",
+    "worse",
+    "tied",
+    "halved",
+    "dearer",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a race decides.
+
+    Parameters
+    ----------
+    risk : float
+        Accepted P(miss).
+    zone : float
+        Log difference of the ranking statistic that does not matter.
+    n_block : int
+        Blocks of one candidate at most.
+    budget : float
+        Share of ``n_candidate * n_block`` runs that the race may use.
+    alpha : float
+        Chance that a candidate that holds the risk is dropped as infeasible, and chance that the
+        best of one cost is dropped for another.
+    short_run : float
+        Share of the requests in the first look; 1 for none.
+    keep : int
+        Candidates that the budget always reaches for.
+    """
+
+    risk: float
+    zone: float
+    n_block: int
+    budget: float = 0.15
+    alpha: float = 0.02
+    short_run: float = 1.0
+    keep: int = 5
+
+    @property
+    def rungs(self) -> list[int]:
+        """Blocks after each batch, doubling."""
+        rungs = [_FIRST_RUNG]
+        while rungs[-1] * 2 < self.n_block:
+            rungs.append(rungs[-1] * 2)
+        return [*rungs, self.n_block]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One batch of a race.
+
+    Parameters
+    ----------
+    cost : float
+        Of the candidates in it.
+    n_block : int
+        Blocks that each has now; 0 for the bound that needs none.
+    n_before, n_after : int
+        Candidates before and after it.
+    runs : float
+        Full runs used, short ones in proportion.
+    """
+
+    cost: float
+    n_block: int
+    n_before: int
+    n_after: int
+    runs: float
+
+
+@dataclass(kw_only=True)
+class Race:
+    """State and record of a race; arrays have shape (n_candidate,) or (n_candidate, n_block).
+
+    Parameters
+    ----------
+    rules : Rules
+        How it decides.
+    evaluator : Evaluator
+        What it knows candidates by.
+    """
+
+    rules: Rules
+    evaluator: Evaluator
+    tell: Callable[[str], None] = lambda line: None
+    status: list[str] = field(init=False)
+    n_seen: NDArray[np.int64] = field(init=False)
+    missed: NDArray[np.bool_] = field(init=False)
+    rank: Array = field(init=False)
+    rungs: list[Rung] = field(default_factory=list, init=False)
+    runs: float = field(default=0.0, init=False)
+    _n_rival: int = field(default=1, init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.evaluator.cost)
+        self.status = [LIVE] * n
+        self.n_seen = np.zeros(n, dtype=np.int64)
+        self.missed = np.zeros((n, self.rules.n_block), dtype=np.bool_)
+        self.rank = np.full((n, self.rules.n_block), np.nan)
+
+    @property
+    def allowed(self) -> float:
+        """Runs that the race may use in all."""
+        n = len(self.status)
+        return max(self.rules.budget * n * self.rules.n_block, 4.0 * n)
+
+    def p_miss(self, candidate: int) -> float:
+        """Share of the blocks seen that a candidate misses; NaN where none was seen.
+
+        Parameters
+        ----------
+        candidate : int
+            Its place.
+
+        Returns
+        -------
+        float
+            Optimistic for a winner: never to be reported as its risk.
+        """
+        n = int(self.n_seen[candidate])
+        return float(self.missed[candidate, :n].mean()) if n else math.nan
+
+    def drop_by_bound(self) -> None:
+        """Drop what misses too often for certain, without a run."""
+        n_block = min(_BOUND_BLOCKS, self.rules.n_block)
+        sure = self.evaluator.bound(n_block)
+        evidence = log_evidence_above(
+            sure.sum(axis=1), np.full(len(sure), n_block), self.rules.risk
+        )
+        before = self._live()
+        for k in before:
+            if evidence[k] > -math.log(self.rules.alpha):
+                self.status[k] = INFEASIBLE
+        self.record(math.nan, 0, before, 0.0)
+
+    def race_level(self, cost: float, *, is_last: bool) -> list[int]:
+        """Race the candidates of one cost.
+
+        Parameters
+        ----------
+        cost : float
+            Their cost.
+        is_last : bool
+            Whether dearer candidates are left that need runs, too.
+
+        Returns
+        -------
+        list of int
+            Those that are left, the most promising first.
+        """
+        members = [k for k in self._live() if self.evaluator.cost[k] == cost]
+        self._n_rival = max(len(members) - 1, 1)
+        left = self.allowed - self.runs
+        level_end = self.runs + (left if is_last else left / 2)
+        if self.rules.short_run < 1.0 and len(members) > self.rules.keep:
+            members = self._short_look(cost, members, level_end)
+        rungs = self.rules.rungs
+        for place, n_block in enumerate(rungs):
+            if not members or self._is_settled(members):
+                break
+            step = n_block - (rungs[place - 1] if place else 0)
+            share = max(level_end - self.runs, 0.0) / (len(rungs) - place)
+            members = self._cut(members, max(self.rules.keep, int(share / step)))
+            before = list(members)
+            self.see(members, n_block)
+            members = self._judged(members)
+            self.record(cost, n_block, before, float(step * len(before)))
+            self.tell(
+                f"cost {cost:g}: {len(members)} of {len(before)} candidates left "
+                f"after {n_block} blocks"
+            )
+        return self._in_order(members)
+
+    def _is_settled(self, members: Sequence[int]) -> bool:
+        return len(members) == 1 and self.n_seen[members[0]] >= min(_SETTLED, self.rules.n_block)
+
+    def _short_look(self, cost: float, members: list[int], level_end: float) -> list[int]:
+        """Short runs show less queueing than long ones, so what misses there misses here."""
+        share = self.rules.short_run
+        most = int((level_end - self.runs) / 4 / (_SHORT_BLOCKS * share))
+        before = members = self._cut(members, max(self.rules.keep, most))
+        jobs = [
+            Job(candidate=k, purpose=RACE, first=0, last=_SHORT_BLOCKS, share=share)
+            for k in members
+        ]
+        hits = np.array([found.missed.sum() for found in self.evaluator.evaluate(jobs)])
+        evidence = log_evidence_above(hits, np.full(len(hits), _SHORT_BLOCKS), self.rules.risk)
+        for k, e in zip(members, evidence, strict=True):
+            if e > -math.log(self.rules.alpha):
+                self.status[k] = INFEASIBLE
+        self.record(cost, 0, before, share * _SHORT_BLOCKS * len(before))
+        return [k for k in members if self.status[k] == LIVE]
+
+    def see(self, members: Sequence[int], n_block: int) -> None:
+        """Let candidates have seen some number of blocks.
+
+        Parameters
+        ----------
+        members : sequence of int
+            Their places.
+        n_block : int
+            Blocks that each has seen afterwards.
+        """
+        jobs = [
+            Job(candidate=k, purpose=RACE, first=int(self.n_seen[k]), last=n_block) for k in members
+        ]
+        for job, scores in zip(jobs, self.evaluator.evaluate(jobs), strict=True):
+            own = slice(job.first, job.last)
+            self.missed[job.candidate, own] = scores.missed
+            self.rank[job.candidate, own] = scores.rank
+            self.n_seen[job.candidate] = n_block
+
+    def _judged(self, members: Sequence[int]) -> list[int]:
+        """Members without those that the blocks seen rule out."""
+        seen = self.n_seen[list(members)]
+        hits = np.array([self.missed[k, :n].sum() for k, n in zip(members, seen, strict=True)])
+        evidence = log_evidence_above(hits, seen, self.rules.risk)
+        for k, e in zip(members, evidence, strict=True):
+            if e > -math.log(self.rules.alpha):
+                self.status[k] = INFEASIBLE
+        members = [k for k in members if self.status[k] == LIVE]
+        if not members:
+            return []
+        leader = self._in_order(members)[0]
+        for k in members:
+            if k != leader:
+                self.status[k] = self._against(k, leader)
+        return [k for k in members if self.status[k] == LIVE]
+
+    def _against(self, k: int, leader: int) -> str:
+        n = int(min(self.n_seen[k], self.n_seen[leader]))
+        if self.missed[leader, :n].sum() > self.missed[k, :n].sum():
+            return LIVE
+        difference = paired_difference(self.rank[k, :n], self.rank[leader, :n])
+        spread = max(float(difference.std(ddof=1)), self.rules.zone / 2)
+        level = self.rules.alpha / self._n_rival
+        half = float(t_half_width(np.array(spread), np.array(n), level))
+        low = float(difference.mean()) - half
+        if low > 0:
+            return WORSE
+        return TIED if low > -self.rules.zone else LIVE
+
+    def _in_order(self, members: Sequence[int]) -> list[int]:
+        """Most promising first: fewest misses beyond the risk, then rank over shared blocks."""
+        n = int(self.n_seen[list(members)].min()) if members else 0
+        if not n:
+            return list(members)
+        best = np.fmin.reduce(self.rank[list(members), :n], axis=0)
+        keys = {}
+        for k in members:
+            excess = max(self.missed[k, :n].mean() - self.rules.risk, 0.0)
+            keys[k] = (excess, float(paired_difference(self.rank[k, :n], best).mean()), k)
+        return sorted(members, key=keys.__getitem__)
+
+    def _cut(self, members: list[int], most: int) -> list[int]:
+        kept = self._in_order(members)[:most]
+        for k in set(members) - set(kept):
+            self.status[k] = HALVED
+        return [k for k in members if k in set(kept)]
+
+    def _live(self) -> list[int]:
+        return [k for k, status in enumerate(self.status) if status == LIVE]
+
+    def record(self, cost: float, n_block: int, before: Sequence[int], runs: float) -> None:
+        """Note one batch.
+
+        Parameters
+        ----------
+        cost : float
+            Of the candidates in it; NaN for all costs.
+        n_block : int
+            Blocks that each has seen; 0 for looks that are not counted.
+        before : sequence of int
+            Candidates that were in it.
+        runs : float
+            Full runs that it took.
+        """
+        after = sum(self.status[k] == LIVE for k in before)
+        self.runs += runs
+        self.rungs.append(
+            Rung(cost=cost, n_block=n_block, n_before=len(before), n_after=after, runs=runs)
+        )
+
+
+def paired_difference(rank: Array, other: Array) -> Array:
+    """Log ratio of two candidates' ranking statistic, block by block.
+
+    Parameters
+    ----------
+    rank, other : ndarray, shape (n_block,)
+        Logs; NaN beyond the stability boundary.
+
+    Returns
+    -------
+    ndarray, shape (n_block,)
+        At most a factor of 4 either way, which is also what a block counts in which only one is
+        beyond the boundary; 0 where both are.
+    """
+    lost, other_lost = np.isnan(rank), np.isnan(other)
+    difference = np.clip(np.where(lost | other_lost, 0.0, rank - other), -_CLIP, _CLIP)
+    return np.asarray(
+        np.where(lost & ~other_lost, _CLIP, np.where(other_lost & ~lost, -_CLIP, difference))
+    )
