@@ -421,3 +421,43 @@ def predicted_logs(x: Array, t: Any, output: Array, row: Array) -> None:
         seconds = math.exp(speed[t.row_item[j]]) * np.sum(t.clock[j] * own)
         row[j, 0] = math.log(seconds + np.sum(t.row_overhead[j] * own))
         row[j, 1] = sigma[t.row_noise[j]]
+
+
+@_jit
+def run_numbers(x: Array, t: Any, log_effective: Array, extra: Array, added: Array) -> None:
+    """Log effective numbers of every run, and what is added to its summaries after the engine.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n_parameter,)
+        Unconstrained point.
+    t : Tables
+        Model and evidence.
+    log_effective : ndarray, shape (n_run, n_effective)
+        Overwritten.
+    extra : ndarray, shape (n_output,)
+        Overwritten with seconds of request overheads.
+    added : ndarray, shape (n_output,)
+        Overwritten with log discrepancies.
+    """
+    n_item, n_free, _ = t.offset.shape
+    at_effect = n_free + t.n_offset + len(t.noise_centre) + len(t.scale_centre)
+    rise, beta = np.empty((n_item, n_free)), np.empty((n_item, len(t.fixed)))
+    _coefficients(x, t, rise, beta)
+    effects = x[at_effect:]
+    for r in range(t.matrix.shape[0]):
+        speed = 0.0
+        for s in range(t.item_effect.shape[1]):
+            if t.item_effect[r, s] >= 0:
+                speed += effects[t.item_effect[r, s]]
+        for m in range(t.matrix.shape[1]):
+            value = t.pad[r, m] + np.sum(t.matrix[r, m] * beta[r])
+            log_effective[r, m] = math.log(value) + t.in_clock[r, m] * speed
+            if t.latent_effect[r] >= 0:
+                log_effective[r, m] += t.latent[r, m] * effects[t.latent_effect[r]]
+    for o in range(len(t.run)):
+        extra[o] = np.sum(t.overhead[o] * beta[t.run[o]])
+        added[o] = 0.0
+        for s in range(t.output_effect.shape[1]):
+            if t.output_effect[o, s] >= 0:
+                added[o] += effects[t.output_effect[o, s]]

@@ -34,7 +34,16 @@ Array = NDArray[np.float64]
 Report = Callable[[str], None]
 
 _UNSTORED = ("excess", "log_noise", "offset")
-_STATS = ("diverging", "energy", "lp", "n_steps", "tree_depth", "step_size", "acceptance_rate")
+_STATS = (
+    "diverging",
+    "energy",
+    "lp",
+    "n_steps",
+    "tree_depth",
+    "step_size",
+    "acceptance_rate",
+    "log_marginal_likelihood",
+)
 
 _N_CHECK = 24
 """Posterior draws at which each emulator is compared with the engine."""

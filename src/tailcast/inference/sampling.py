@@ -247,9 +247,9 @@ def diagnostics(tree: xr.DataTree) -> Diagnostics:
         rhat=value,
         ess_bulk=min(float(np.nanmin(v.values)) for v in _variables(bulk).values() if v.size),
         ess_tail=min(float(np.nanmin(v.values)) for v in _variables(tail).values() if v.size),
-        divergences=int(stats["diverging"].sum()),
+        divergences=int(stats["diverging"].sum()) if "diverging" in stats else 0,
         worst=worst,
-        n_draw=int(stats["diverging"].size),
+        n_draw=tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"],
     )
 
 
