@@ -148,10 +148,7 @@ def read_burstgpt(sample: Sample, options: ReadOptions) -> Imported:
     output = _whole(cells["Response tokens"], "Response tokens", findings)
     more: dict[str, Any] = {
         "model": np.array(cells["Model"], dtype=np.str_),
-        "status": np.where(output < 1, "error", "ok"),
     }
-    if n_failed := int((output < 1).sum()):
-        findings.note(f"{n_failed} requests without an answer are failures; kept as errors")
     if "Log Type" in cells:
         more["client_id"] = np.array(cells["Log Type"], dtype=np.str_)
     if "Session ID" in cells:
@@ -251,7 +248,7 @@ def workload_trace(
         findings.note("the requests were not in the order of their arrival; they were sorted")
     empty = output_tokens < 1
     findings.count("read", n)
-    findings.count("without an output token (kept, not replayed)", int(empty.sum()))
+    findings.count("without an answer (kept as errors, not replayed)", int(empty.sum()))
     findings.count("without a prompt token (kept, not replayed)", int((input_tokens < 1).sum()))
     order = np.argsort(arrival, kind="stable")
     origin = float(arrival[order[0]])
@@ -260,7 +257,7 @@ def workload_trace(
         request_id=np.array([f"request_{i}" for i in range(n)]),
         arrival_time=arrival - origin,
         output_tokens=output_tokens,
-        status=np.full(n, "ok"),
+        status=np.where(empty, "error", "ok"),
         streaming=np.ones(n, dtype=np.bool_),
     )
     for name, column in columns.items():
@@ -336,10 +333,6 @@ def _rows(sample: Sample, names: Sequence[str]) -> Iterator[tuple[int, list[str]
 def _azure_seconds(texts: Sequence[str], findings: Findings) -> Floats:
     """Seconds of times such as ``2023-11-16 18:15:46.6805900`` or with a zone."""
     plain = [_ZONE.sub("", text.strip()) for text in texts]
-    zones = {text.strip()[len(rest) :] for text, rest in zip(texts, plain, strict=True)}
-    if len(zones) > 1:
-        row = next(i for i, t in enumerate(texts) if t.strip()[len(plain[i]) :] != texts[0][-6:])
-        raise findings.error(row, "TIMESTAMP", f"{texts[row]!r}: mixed time zones")
     try:
         stamps = np.array(plain, dtype="datetime64[ns]")
     except ValueError:
@@ -347,6 +340,10 @@ def _azure_seconds(texts: Sequence[str], findings: Findings) -> Floats:
     if np.any(np.isnat(stamps)):
         row = int(np.flatnonzero(np.isnat(stamps))[0])
         raise findings.error(row, "TIMESTAMP", f"must be a date and time, got {texts[row]!r:.40}")
+    zones = {text.strip()[len(rest) :] for text, rest in zip(texts, plain, strict=True)}
+    if len(zones) > 1:
+        row = next(i for i, t in enumerate(texts) if t.strip()[len(plain[i]) :] != texts[0][-6:])
+        raise findings.error(row, "TIMESTAMP", f"{texts[row]!r}: mixed time zones")
     # Off the first one before they become floats, which cannot hold a date to 100 ns.
     since: Floats = (stamps - stamps[0]).astype(np.int64) / 1e9
     return since

@@ -1,7 +1,7 @@
 """Any known file, recognised by itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tailcast.errors import InputError, UsageError, near_name
@@ -24,6 +24,20 @@ from tailcast.traces.importers import (
 )
 from tailcast.traces.importers.imported import Imported, ReadOptions
 from tailcast.traces.importers.sample import Sample
+from tailcast.traces.raw_table import Fault
+
+_BY_LINE = {
+    aiperf_records.NAME,
+    arrival_tables.AZURE,
+    arrival_tables.BURSTGPT,
+    arrival_tables.TABLE,
+    llmservingsim.NAME,
+    mooncake.NAME,
+    prometheus.NAME,
+    vllm_bench.CSV_NAME,
+    vllm_steps.NAME,
+    vllm_steps.CSV_NAME,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +67,11 @@ class Importer:
     takes: tuple[str, ...] = ()
     recognises: Callable[[Sample], bool]
     read: Callable[[Sample, ReadOptions], Imported]
+
+    @property
+    def by_line(self) -> bool:
+        """Whether each line of the file stands for itself, so that a cut leaves a whole file."""
+        return self.name in _BY_LINE
 
 
 def _importer(
@@ -305,7 +324,14 @@ def read_any(
             raise UsageError(
                 f"{option} means nothing for {known.name}; it is for {', '.join(takers)}"
             )
-    return known.read(sample, options)
+    found = known.read(sample, options)
+    if known.by_line and sample.cut and not any(f.kind == "truncated" for f in found.faults):
+        message = "the last line has no end: was the file cut off?"
+        fault = Fault(
+            kind="truncated", file=path.name, line=0, column="", message=message, severe=False
+        )
+        return replace(found, faults=(*found.faults, fault))
+    return found
 
 
 def _recognised(sample: Sample) -> Importer:

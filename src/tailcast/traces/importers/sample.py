@@ -160,6 +160,15 @@ class Sample:
         """
         return Sample(self.path / name)
 
+    @property
+    def cut(self) -> bool:
+        """Whether the last line has no end, as where writing was interrupted."""
+        if self.is_folder or self.path.suffix == ".gz" or not self.path.stat().st_size:
+            return False
+        with open(self.path, "rb") as file:
+            file.seek(-1, 2)
+            return file.read(1) not in b"\r\n"
+
     def lines(self) -> Iterator[tuple[int, str]]:
         """Lines of the file with their numbers from 1, without their ends.
 

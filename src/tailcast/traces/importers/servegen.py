@@ -1,6 +1,7 @@
 """ServeGen: clients by their rates, burstiness and lengths, from which requests are drawn."""
 
 import ast
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _MOST = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """One client within one window: gaps of a law with (shape, scale) in seconds."""
+    """One client within one window: gaps of a law of this shape, at the rate that was counted."""
 
     client: str
     start: float
@@ -38,7 +39,6 @@ class _Window:
     rate: float
     process: str
     shape: float
-    scale: float
 
 
 # Tokens at given probabilities; lengths are drawn by inverting it.
@@ -66,7 +66,8 @@ def read(sample: Sample, options: ReadOptions) -> Imported:
     """Requests drawn from a pool of clients.
 
     ServeGen describes clients, it holds no requests: arrivals are drawn window by window from each
-    client's Gamma or Weibull gaps and lengths from its histograms, by the seed.
+    client's Gamma or Weibull gaps and lengths from its histograms, by the seed. The gaps keep the
+    shape of the law and the rate that was counted; the fitted scale is a little off it.
 
     Parameters
     ----------
@@ -145,9 +146,10 @@ def _arrivals(window: _Window, rng: np.random.Generator) -> Floats:
     n = int(window.rate * span * 1.3) + 20
     while not len(found) or found[-1] < span:
         if window.process == "Gamma":
-            gaps = rng.gamma(window.shape, window.scale, n)
+            gaps = rng.gamma(window.shape, 1 / (window.rate * window.shape), n)
         else:
-            gaps = window.scale * rng.weibull(window.shape, n)
+            mean = math.gamma(1 + 1 / window.shape)
+            gaps = rng.weibull(window.shape, n) / (window.rate * mean)
         last = float(found[-1]) if len(found) else 0.0
         found = np.append(found, last + np.cumsum(gaps))
         if len(found) > 2 * _MOST:
@@ -188,7 +190,7 @@ def _windows(sample: Sample) -> list[_Window]:
             rows, starts, [*starts[1:], starts[-1] + width], strict=True
         ):
             if parts[3].strip():
-                cells = {"rate": parts[1], "dist": parts[3], "p1": parts[4], "p2": parts[5]}
+                cells = {"rate": parts[1], "dist": parts[3], "shape": parts[4]}
                 windows.append(_window(match[1], start, end, cells, where))
     return windows
 
@@ -197,18 +199,17 @@ def _window(client: str, start: float, end: float, cells: Mapping[str, str], whe
     process = cells["dist"].strip()
     if process not in _PROCESSES:
         raise InputError(f"{where}: no arrival law {process!r}; known: {', '.join(_PROCESSES)}")
-    values = {key: _number(cells[key], f"{where}: {key}") for key in ("rate", "p1", "p2")}
-    for key in ("p1", "p2"):
-        if not values[key] > 0:
-            raise InputError(f"{where}: {key} must be positive, got {values[key]:g}")
+    values = {key: _number(cells[key], f"{where}: {key}") for key in ("rate", "shape")}
+    for key, value in values.items():
+        if not value > 0:
+            raise InputError(f"{where}: {key} must be positive, got {value:g}")
     return _Window(
         client=client,
         start=start,
         end=end,
         rate=values["rate"],
         process=process,
-        shape=values["p1"],
-        scale=values["p2"],
+        shape=values["shape"],
     )
 
 
