@@ -50,11 +50,13 @@ def _register() -> None:
         compare,
         evaluate,
         fit,
+        measure,
         observe,
         posterior,
         predict,
         queue,
         replay,
+        search,
         size,
         slo,
         trace,
@@ -63,6 +65,8 @@ def _register() -> None:
 
     app.command("predict")(predict.predict)
     app.command("slo")(slo.slo)
+    app.command("search")(search.search)
+    app.command("measure")(measure.measure)
     app.command("tune")(tune.tune)
     app.command("size")(size.size)
     app.command("autoscale")(autoscale.autoscale)

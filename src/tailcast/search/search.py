@@ -23,7 +23,7 @@ from tailcast.search.measure import Worth
 from tailcast.search.measure_plan import contenders, observe_next
 from tailcast.search.race import Race, Rules
 from tailcast.search.settings import SearchStudy
-from tailcast.search.space import Space, build_space
+from tailcast.search.space import Space
 from tailcast.search.store import Store
 from tailcast.workload.spec import Workload
 
@@ -124,6 +124,8 @@ class Search:
     ----------
     study : SearchStudy
         What is asked.
+    space : Space
+        Its candidates.
     posteriors : mapping of str to Posterior
         Those that the candidates name.
     executor : Executor
@@ -136,24 +138,20 @@ class Search:
         Told each step.
     progress : callable
         Told ``(done, wanted)`` blocks of a batch.
-    space : Space, optional
-        Built from the study where absent.
     """
 
     study: SearchStudy
+    space: Space
     posteriors: Mapping[str, Posterior]
     executor: Executor
     results: Path | None = None
     seed: int = 0
     tell: Callable[[str], None] = lambda line: None
     progress: Callable[[int, int], None] = lambda done, wanted: None
-    space: Space | None = None
     simulator: Simulator = field(init=False)
 
     def __post_init__(self) -> None:
         settings, study = self.study.settings, self.study
-        space = self.space or build_space(study)
-        self.space = space
         question = Question(
             objectives=study.terms.objectives,
             groups=study.workload.group_names,
@@ -168,7 +166,7 @@ class Search:
             n_run=settings.runs,
         )
         self.simulator = Simulator(
-            candidates=space.candidates,
+            candidates=self.space.candidates,
             context=context,
             store=Store(self.results, _identity(context, self.posteriors)),
             executor=self.executor,
@@ -238,7 +236,7 @@ class Search:
             runs = self.observe_next(race)
         return SearchResult(
             study=self.study,
-            space=self._space,
+            space=self.space,
             race=race,
             decision=decision,
             front=front,
@@ -251,11 +249,6 @@ class Search:
             n_simulated=self.simulator.n_simulated,
             question=self.simulator.context.question,
         )
-
-    @property
-    def _space(self) -> Space:
-        assert self.space is not None  # noqa: S101  (set on construction)
-        return self.space
 
     def observe_next(self, race: Race | None = None) -> tuple[Worth, ...]:
         """What to observe next for the decision.
@@ -281,7 +274,7 @@ class Search:
                 tell=self.tell,
             ).race
         chosen = contenders(race)
-        if not chosen or len({self._space.candidates[k].posterior for k in chosen}) > 1:
+        if not chosen or len({self.space.candidates[k].posterior for k in chosen}) > 1:
             return ()
         return tuple(
             observe_next(self.simulator, self.study, chosen, seed=self.seed, tell=self.tell)
@@ -297,13 +290,13 @@ class Search:
         """
         rate = mean_rate(self.study.workload)
         if math.isnan(rate):
-            return np.full(len(self._space.candidates), np.inf)
+            return np.full(len(self.space.candidates), np.inf)
         return np.array([rate / np.median(load) for load in self._loads()])
 
     def _loads(self) -> list[Array]:
         bounds = Bounds(context=self.simulator.context)
         n = min(_CAPACITY_BLOCKS, self.study.settings.draws)
-        return [bounds.load(c.fleet, c.posterior, n) for c in self._space.candidates]
+        return [bounds.load(c.fleet, c.posterior, n) for c in self.space.candidates]
 
     def _sustained(self, race: Race) -> Sustained | None:
         """How much the best candidate could take; None for a closed loop."""
@@ -318,7 +311,7 @@ class Search:
             best = int(np.argmin(worst))
         else:
             best = min(seen, key=lambda k: (race.p_miss(k), worst[k], k))
-        candidate = self._space.candidates[best]
+        candidate = self.space.candidates[best]
         self.tell(f"largest rate that {candidate.fleet.title} sustains")
         blocks = self.simulator.context.blocks(candidate.posterior, RACE)
         few = blocks.but(
@@ -346,7 +339,7 @@ class Search:
         return float(scores.missed.mean())
 
     def _is_known(self, candidate: int) -> bool:
-        one = self._space.candidates[candidate]
+        one = self.space.candidates[candidate]
         blocks = self.simulator.context.blocks(one.posterior, RACE)
         return blocks.draws(one.fleet.deployment).known_deployment
 

@@ -18,10 +18,11 @@ _SCHEMA = "tailcast/search-results/1"
 
 
 class Store:
-    """Outcomes by candidate, purpose and block.
+    """Outcomes by question, candidate, purpose and block.
 
     Every batch is one transaction: after an interruption it is there as a whole or not at all.
     What is stored is only a memory of simulations; decisions are made again, and come out the same.
+    Answers to other questions may stand in the same file and are left alone.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class Store:
     Raises
     ------
     InputError
-        If the file belongs to another question, or is no results file.
+        If the file is no results file.
     UsageError
         If it cannot be written.
     """
@@ -41,37 +42,37 @@ class Store:
     def __init__(self, path: Path | None, identity: Mapping[str, Any]) -> None:
         self._path = path
         text = json.dumps(identity, sort_keys=True, default=repr)
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        self._question = hashlib.sha256(text.encode()).hexdigest()
         try:
             self._base = sqlite3.connect(str(path) if path else ":memory:")
-            self._prepare(digest, text)
+            self._prepare(text)
         except sqlite3.OperationalError as error:
             raise UsageError(f"{path}: cannot be written ({error})") from error
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path}: is no results file of tailcast search ({error})") from error
         self._known = self._read()
 
-    def _prepare(self, digest: str, text: str) -> None:
+    def _prepare(self, text: str) -> None:
         with self._base:
             self._base.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value)")
-            self._base.execute(
-                "CREATE TABLE IF NOT EXISTS outcome (candidate TEXT, purpose TEXT, block INTEGER, "
-                "numbers BLOB, PRIMARY KEY (candidate, purpose, block)) WITHOUT ROWID"
-            )
             found = dict(self._base.execute("SELECT name, value FROM about"))
-            if not found:
-                rows = [("schema", _SCHEMA), ("identity", digest), ("question", text)]
-                self._base.executemany("INSERT INTO about VALUES (?, ?)", rows)
-            elif found.get("identity") != digest:
-                what = _difference(found, text)
-                raise InputError(
-                    f"{self._path}: holds results of another question ({what}); "
-                    "name another file, or remove this one"
-                )
+            if found.setdefault("schema", _SCHEMA) != _SCHEMA:
+                schema = found["schema"]
+                raise InputError(f"{self._path}: holds {schema!r}, not {_SCHEMA!r}; remove it")
+            rows = [("schema", _SCHEMA), (self._question, text)]
+            self._base.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", rows)
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS outcome (question TEXT, candidate TEXT, purpose TEXT, "
+                "block INTEGER, numbers BLOB, PRIMARY KEY (question, candidate, purpose, block)) "
+                "WITHOUT ROWID"
+            )
 
     def _read(self) -> dict[tuple[str, str], dict[int, Array]]:
         known: dict[tuple[str, str], dict[int, Array]] = {}
-        rows = self._base.execute("SELECT candidate, purpose, block, numbers FROM outcome")
+        rows = self._base.execute(
+            "SELECT candidate, purpose, block, numbers FROM outcome WHERE question = ?",
+            (self._question,),
+        )
         for candidate, purpose, block, numbers in rows:
             known.setdefault((candidate, purpose), {})[block] = np.frombuffer(numbers)
         return known
@@ -121,22 +122,15 @@ class Store:
             mine = self._known.setdefault((candidate, purpose), {})
             for block, row in zip(blocks, np.ascontiguousarray(numbers), strict=True):
                 mine[int(block)] = row
-                rows.append((candidate, purpose, int(block), row.tobytes()))
+                rows.append((self._question, candidate, purpose, int(block), row.tobytes()))
         try:
             with self._base:
-                self._base.executemany("INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?)", rows)
+                self._base.executemany(
+                    "INSERT OR REPLACE INTO outcome VALUES (?, ?, ?, ?, ?)", rows
+                )
         except sqlite3.OperationalError as error:
             raise UsageError(f"{self._path}: cannot be written ({error})") from error
 
     def close(self) -> None:
         """Close the file."""
         self._base.close()
-
-
-def _difference(found: Mapping[str, Any], text: str) -> str:
-    """First part of the question that differs."""
-    try:
-        old, new = json.loads(found["question"]), json.loads(text)
-        return next(f"{key} differs" for key in new if old.get(key) != new[key])
-    except (KeyError, ValueError, StopIteration):
-        return "made otherwise"
