@@ -1,39 +1,26 @@
-"""From files to what a fit takes: experiments, and the controlled sweeps of step timings."""
+"""From files to what a fit takes: experiments, traces, step logs and controlled sweeps."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailcast.basis import FEATURES
-from tailcast.catalog.accelerators import accelerator
-from tailcast.catalog.llms import llm
-from tailcast.deployment import Deployment, EngineSettings
+from tailcast.deployment import Deployment
 from tailcast.errors import InputError
-from tailcast.inference.evidence import Output, StepEvidence, step_evidence
+from tailcast.inference.evidence import Output, StepEvidence
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
+from tailcast.inference.recorded import Recorded, Stated, is_recorded, read_recorded
+from tailcast.inference.step_input import step_log_evidence
+from tailcast.inference.sweep_input import SWEEP_FILES, sweep_evidence
+from tailcast.inference.trace_input import trace_run
 from tailcast.inference.warm_up import warm_up_count
 from tailcast.latency_model import LatencyModel, Scale
 from tailcast.request import RequestTable
 from tailcast.streams import stream
 from tailcast.traces.experiment import Experiment, experiment_requests, load_experiments
-from tailcast.traces.step_sweeps import Served, load_mixed_sweep, load_prefill_sweep
-from tailcast.traces.yaml_file import read_yaml
 from tailcast.workload.uncached import with_unique_prompts
-
-Array = NDArray[np.float64]
-
-PREFILL_FILE, MIXED_FILE, DECODE_FILE = "prefill_ttft.csv", "mixed_step.csv", "fits.yaml"
-
-_SWEEP_TOKENS = 8192
-"""max_num_batched_tokens of the sweeps' server: its prefill chunks are that long."""
-
-_DECODE_GRID = tuple((n, n * c) for n in (1, 8, 32, 64) for c in (512, 4096))
-"""Batches (decodes, context) at which a published decode law is taken as a timing."""
 
 PROVEN = "resolved client configuration"
 """Evidence of repetition that leaves nothing unknown."""
@@ -65,28 +52,38 @@ class Sources:
         SHA-256 by file name.
     notes : tuple of str
         What was left out, one sentence each.
+    deployments : tuple of Deployment
+        Of the runs and step logs, where they are known; for the card's settings.
     """
 
     runs: tuple[RunInput, ...]
     steps: tuple[StepEvidence, ...]
     files: dict[str, str]
     notes: tuple[str, ...]
+    deployments: tuple[Deployment, ...] = ()
 
 
 def load_sources(
-    paths: Iterable[Path], model: LatencyModel, *, leave_out: Sequence[str] = ()
+    paths: Iterable[Path],
+    model: LatencyModel,
+    *,
+    leave_out: Sequence[str] = (),
+    stated: Stated | None = None,
 ) -> Sources:
-    """Read experiments and sweeps.
+    """Read experiments, traces, step logs and sweeps.
 
     Parameters
     ----------
     paths : iterable of pathlib.Path
         Experiment files, folders of them, and folders (or files) of step sweeps named
-        ``prefill_ttft.csv``, ``mixed_step.csv`` and ``fits.yaml``.
+        ``prefill_ttft.csv``, ``mixed_step.csv`` and ``fits.yaml``; traces, step logs and results
+        of other tools, whatever is recognised.
     model : LatencyModel
         Whose bases the sweeps are expressed in.
     leave_out : sequence of str
         Names of sweep files to skip, for a fit that shall be judged on them.
+    stated : Stated, optional
+        What the user says of the deployment of traces and step logs.
 
     Returns
     -------
@@ -99,35 +96,119 @@ def load_sources(
         If a path holds nothing to fit or a file is malformed.
     """
     experiments: list[Path] = []
+    runs: list[RunInput] = []
     steps: list[StepEvidence] = []
     notes: list[str] = []
     files: dict[str, str] = {}
+    deployments: list[Deployment] = []
     for path in paths:
         sweeps, rest = _split(path)
+        if not sweeps and is_recorded(path):
+            for one in read_recorded(path, stated):
+                found, own_notes = recorded_evidence(one, model)
+                _once(found, runs, steps, own_notes, notes)
+                files[_file_name(path, files)] = one.sha256
+                deployments.append(one.deployment)
+            continue
         experiments += rest
         for file in sweeps:
             if file.name in leave_out:
                 notes.append(f"{file.name} was left out as asked")
                 continue
-            steps += _sweep(file, model, notes)
+            found_steps, own_notes = sweep_evidence(file, model)
+            steps += found_steps
+            notes += own_notes
             files[file.name] = _sha256(file)
-    runs: list[RunInput] = []
     for experiment in load_experiments(experiments) if experiments else ():
         if experiment.split == "validation":
             raise InputError(
                 f"{experiment.path}: split is validation: it may judge a fit, never enter one"
             )
         run = run_input(experiment, model)
-        if any(run.content == other.content for other in runs):
-            notes.append(f"{experiment.id} repeats another run and was counted once")
-            continue
-        runs.append(run)
-        files[Path(experiment.path).name] = _sha256(Path(experiment.path))
-    return Sources(runs=tuple(runs), steps=tuple(steps), files=files, notes=tuple(notes))
+        if _once(run, runs, steps, (), notes):
+            files[Path(experiment.path).name] = _sha256(Path(experiment.path))
+            deployments.append(experiment.deployment)
+    return Sources(
+        runs=tuple(runs),
+        steps=tuple(steps),
+        files=files,
+        notes=tuple(notes),
+        deployments=tuple(deployments),
+    )
+
+
+def _once(
+    found: RunInput | StepEvidence,
+    runs: list[RunInput],
+    steps: list[StepEvidence],
+    own_notes: Sequence[str],
+    notes: list[str],
+) -> bool:
+    """Keep a source unless it is there already."""
+    if isinstance(found, RunInput):
+        fresh = not any(found.content == other.content for other in runs)
+        if fresh:
+            runs.append(found)
+    else:
+        fresh = not any(found.name == other.name for other in steps)
+        if fresh:
+            steps.append(found)
+    notes += own_notes if fresh else [f"{found.name} repeats another run and was counted once"]
+    return fresh
+
+
+def _file_name(path: Path, taken: Mapping[str, str]) -> str:
+    """Name of a trace in the card; with its folder where the bare name is taken."""
+    own = path.resolve()
+    return own.name if own.name not in taken else f"{own.parent.name}/{own.name}"
+
+
+def recorded_evidence(
+    one: Recorded, model: LatencyModel
+) -> tuple[RunInput | StepEvidence, tuple[str, ...]]:
+    """What a recorded run is for a fit.
+
+    Parameters
+    ----------
+    one : Recorded
+        Trace, step log or statistics.
+    model : LatencyModel
+        Whose bases are meant.
+
+    Returns
+    -------
+    evidence : RunInput or StepEvidence
+        A run for its statistics, step timings for a log.
+    notes : tuple of str
+        What was converted, assumed or left out.
+    """
+    if one.log is not None:
+        steps, notes = step_log_evidence(one.log, model, one.deployment, one.name)
+        return steps, (*one.notes, *notes)
+    if one.experiment is not None:
+        return run_input(one.experiment, model), one.notes
+    if one.staged is None:
+        raise InputError(f"{one.path}: neither requests, steps nor statistics")
+    return trace_run(one.staged, one.deployment, one.name), (*one.notes, *_left_out(one))
+
+
+def _left_out(one: Recorded) -> list[str]:
+    staged = one.staged
+    if staged is None:
+        return []
+    notes = []
+    if staged.n_left_out:
+        notes.append(f"{one.name}: {staged.n_left_out} requests never got a token and are left out")
+    if staged.n_uncounted:
+        notes.append(
+            f"{one.name}: {staged.n_uncounted} failed, aborted or warm-up requests load the server "
+            "and count in no statistic"
+        )
+    return notes
 
 
 def _split(path: Path) -> tuple[list[Path], list[Path]]:
-    names = (PREFILL_FILE, MIXED_FILE, DECODE_FILE)
+    names = SWEEP_FILES
     if path.is_dir():
         sweeps = [path / name for name in names if (path / name).is_file()]
         return (sweeps, []) if sweeps else ([], [path])
@@ -231,205 +312,3 @@ def unknown_share(experiment: Experiment, model: LatencyModel) -> Scale | None:
     if not evidence or evidence == PROVEN:
         return None
     return model.latent.get("uncached_share")
-
-
-def _sweep(path: Path, model: LatencyModel, notes: list[str]) -> list[StepEvidence]:
-    if path.name == PREFILL_FILE:
-        return prefill_evidence(path, model)
-    if path.name == MIXED_FILE:
-        sweep = load_mixed_sweep(path)
-        if sweep.n_misaligned:
-            notes.append(f"{path.name}: {sweep.n_misaligned} misaligned rows were left out")
-        return mixed_evidence(path, model)
-    return decode_evidence(path, model)
-
-
-def sweep_deployment(name: str, gpu: str, tensor_parallel: int, version: str) -> Deployment:
-    """Deployment behind a row of a step sweep.
-
-    Parameters
-    ----------
-    name, gpu : str
-        LLM and accelerator as the file has them.
-    tensor_parallel : int
-        Accelerators per replica.
-    version : str
-        vLLM version.
-
-    Returns
-    -------
-    Deployment
-        With the sweeps' token budget and no prefix caching.
-    """
-    return Deployment(
-        llm=llm(name),
-        accelerator=accelerator(gpu),
-        tensor_parallel=tensor_parallel,
-        engine=EngineSettings(
-            version=version, max_num_batched_tokens=_SWEEP_TOKENS, prefix_caching=False
-        ),
-    )
-
-
-def _features(**values: float) -> Array:
-    return np.array([values.get(name, 0.0) for name in FEATURES])
-
-
-def lone_prompt_features(prompt_tokens: int) -> Array:
-    """Batch features of one prompt computed alone, summed over its chunks.
-
-    Parameters
-    ----------
-    prompt_tokens : int
-        Length.
-
-    Returns
-    -------
-    ndarray, shape (n_feature,)
-        In the order of `tailcast.basis.FEATURES`.
-    """
-    chunks = float(-(-prompt_tokens // _SWEEP_TOKENS))
-    return _features(
-        step=chunks,
-        prefill_token=float(prompt_tokens),
-        prefill_pair=prompt_tokens**2 / 2.0,
-        prefill_request=chunks,
-    )
-
-
-def prefill_evidence(path: Path, model: LatencyModel) -> list[StepEvidence]:
-    """Lone-prompt TTFTs: median over repeats after the first, one row a length.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``prefill_ttft.csv``.
-    model : LatencyModel
-        Whose bases are meant.
-
-    Returns
-    -------
-    list of StepEvidence
-        One a deployment.
-    """
-    sweep = load_prefill_sweep(path)
-    found = []
-    for own, deployment in _configurations(sweep.served):
-        rows = []
-        for length in np.unique(sweep.prompt_tokens[own]):
-            cell = own & (sweep.prompt_tokens == length)
-            warm = cell & (sweep.repeat > 0) if (cell & (sweep.repeat > 0)).any() else cell
-            seconds = float(np.median(sweep.ttft[warm]))
-            rows.append((lone_prompt_features(int(length)), seconds, "step.prefill"))
-        name = f"prefill sweep {_version(deployment)}"
-        found.append(step_evidence(name, model, deployment, rows, ingest=True))
-    return found
-
-
-def mixed_evidence(path: Path, model: LatencyModel) -> list[StepEvidence]:
-    """Steps of one prefill chunk beside decodes: geometric mean over repeats, one row a cell.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``mixed_step.csv``.
-    model : LatencyModel
-        Whose bases are meant.
-
-    Returns
-    -------
-    list of StepEvidence
-        One a deployment.
-    """
-    sweep = load_mixed_sweep(path)
-    found = []
-    for own, deployment in _configurations(sweep.served):
-        cells: dict[tuple[int, int, int], list[int]] = {}
-        for k in np.flatnonzero(own):
-            key = (
-                int(sweep.decodes[k]),
-                int(sweep.chunk_tokens[k]),
-                int(sweep.chunk_start[k]),
-            )
-            cells.setdefault(key, []).append(int(k))
-        rows = []
-        for (decodes, tokens, start), members in cells.items():
-            features = _features(
-                step=1.0,
-                prefill_token=float(tokens),
-                prefill_pair=tokens * (start + tokens / 2.0),
-                prefill_request=1.0,
-                decode=float(decodes),
-                context_token=float(np.mean(sweep.context_tokens[members])),
-            )
-            seconds = float(np.exp(np.mean(np.log(sweep.step_time[members]))))
-            rows.append((features, seconds, "step.mixed"))
-        found.append(step_evidence(f"mixed sweep {_version(deployment)}", model, deployment, rows))
-    return found
-
-
-def decode_evidence(path: Path, model: LatencyModel) -> list[StepEvidence]:
-    """Published decode laws, taken as timings at a grid of batches.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``fits.yaml`` with ``c_base_s``, ``c_dec_s`` and ``c_kv_s`` of each deployment.
-    model : LatencyModel
-        Whose bases are meant.
-
-    Returns
-    -------
-    list of StepEvidence
-        One a deployment.
-
-    Raises
-    ------
-    InputError
-        If an entry lacks a number.
-    """
-    found = []
-    for k, entry in enumerate(read_yaml(path).get("fits", [])):
-        base, decode, context = (
-            _seconds(path, k, entry, name) for name in ("c_base_s", "c_dec_s", "c_kv_s")
-        )
-        deployment = sweep_deployment(
-            str(entry["model"]), str(entry["gpu"]), int(entry["tp"]), str(entry["vllm"])
-        )
-        rows = [
-            (
-                _features(step=1.0, decode=float(n), context_token=float(tokens)),
-                base + decode * n + context * tokens,
-                "step.decode",
-            )
-            for n, tokens in _DECODE_GRID
-        ]
-        found.append(step_evidence(f"decode sweep {_version(deployment)}", model, deployment, rows))
-    return found
-
-
-def _seconds(path: Path, index: int, entry: dict[str, Any], name: str) -> float:
-    value = entry.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InputError(f"{path}: fits[{index}]: {name} must be positive seconds, got {value!r}")
-    return float(value)
-
-
-def _version(deployment: Deployment) -> str:
-    return (
-        f"{deployment.llm.name}-tp{deployment.tensor_parallel}-"
-        f"{deployment.engine.name}-{deployment.engine.version}"
-    )
-
-
-def _configurations(served: Served) -> list[tuple[NDArray[np.bool_], Deployment]]:
-    found = []
-    for name, gpu, tensor_parallel, version in served.configurations():
-        own = (
-            (served.llm == name)
-            & (served.accelerator == gpu)
-            & (served.tensor_parallel == tensor_parallel)
-            & (served.version == version)
-        )
-        found.append((own, sweep_deployment(name, gpu, tensor_parallel, version)))
-    return found
