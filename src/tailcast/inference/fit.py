@@ -272,7 +272,9 @@ def thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
     return xr.DataTree.from_dict(
         {
             "posterior": posterior[keep].drop_vars("offset_term", errors="ignore").isel(draw=rows),
-            "sample_stats": stats[[n for n in _STATS if n in stats]].isel(draw=rows),
+            "sample_stats": stats[[n for n in _STATS if n in stats]].isel(
+                draw=rows, missing_dims="ignore"
+            ),
             "observed_data": tree["observed_data"].to_dataset(),
         }
     )

@@ -174,8 +174,8 @@ class Simulator:
         ----------
         rng : numpy.random.Generator
             Not used: arrivals and lengths are on record, so the engine is deterministic.
-        z : ndarray, shape (n_parameter,)
-            Standard normal parameters.
+        z : ndarray, shape (..., n_parameter)
+            Standard normal parameters; PyMC repeats them for each observed number.
         size : object
             PyMC's; the observed vector sets it.
 
@@ -185,7 +185,8 @@ class Simulator:
             Log seconds.
         """
         self.n_call += 1
-        t, x = self._own.tables, self.flat(np.asarray(z, dtype=np.float64))
+        one = np.asarray(z, dtype=np.float64).reshape(-1, self._own.size)[0]
+        t, x = self._own.tables, self.flat(one)
         log_effective = np.empty(t.matrix.shape[:2])
         extra, added = np.empty(len(t.run)), np.empty(len(t.run))
         run_numbers(x, t, log_effective, extra, added)
