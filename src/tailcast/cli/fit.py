@@ -19,6 +19,9 @@ def fit(
     leave_out: Annotated[
         list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
     ] = None,
+    route: Annotated[
+        str, typer.Option("--route", help="emulator-nuts, smc-abc, or steps (timings alone).")
+    ] = "emulator-nuts",
     draws: Annotated[int, typer.Option("--draws", min=50, help="Sampled draws a chain.")] = 1000,
     tune: Annotated[int, typer.Option("--tune", min=50, help="Tuning steps a chain.")] = 400,
     chains: Annotated[int, typer.Option("--chains", min=1, help="Chains.")] = 4,
@@ -31,8 +34,8 @@ def fit(
     from tailcast.artifacts import DEFAULT_LATENCY_MODEL
     from tailcast.errors import InferenceError
     from tailcast.inference.card import posterior_card
-    from tailcast.inference.fit import fit as run_fit
     from tailcast.inference.nuts import Sampler
+    from tailcast.inference.routes import fit_by
     from tailcast.inference.sources import load_sources
     from tailcast.latency_model import load_latency_model
     from tailcast.posteriors import save_posterior
@@ -43,7 +46,9 @@ def fit(
     for note in sources.notes:
         say(note)
     sampler = Sampler(draws=draws, tune=tune, chains=chains)
-    fitted = run_fit(model, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say)
+    fitted = fit_by(
+        route, model, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say
+    )
     found = fitted.diagnostics
     if not found.passed and not allow_unconverged:
         raise InferenceError(
@@ -59,6 +64,7 @@ def fit(
         notes=sources.notes,
         seed=seed,
         sampler=sampler,
+        method=route,
     )
     save_posterior(output, fitted.tree, card, posterior_readme(card))
     emit(posterior_text(card, fitted.tree))
