@@ -47,6 +47,14 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("sd = 0.3", "sd = 0.3\neffects = { gpu = 0.1 }", "varies by 'gpu'"),
         ("centre = 1.2", "centre = 1.2\nvalue = 1.0", "either value or centre"),
         ("[model]", "[model", "not valid TOML"),
+        ("[model]", "[[model]]", r"model must be a table \[model\]"),
+        ("[model]", "[model]\nversion = 'x'", "model.version must be a number"),
+        ("[model]", "[discrepancy]\nx = 1\n[model]", "unknown discrepancy 'x'"),
+        ("[model]", "noise = 3\n[model]", r"noise must be a table \[noise\]"),
+        ("[model]", "[noise]\nnu = 0\n[model]", "noise.nu must be finite and at least 1"),
+        ("[model]", "[coefficients]\nx = 1\n[model]", "coefficients.x must be a table"),
+        ("sd = 0.3", "sd = 0.3\neffects = 1", "effects must be a table"),
+        ("[model]", "a = " + "[" * 9000, "nested too deep"),
     ],
 )
 def test_a_malformed_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

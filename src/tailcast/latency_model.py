@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from tailcast.artifacts import artifact_folder
 from tailcast.basis import BASIS_NAMES
 from tailcast.errors import InputError, near_name
+from tailcast.toml_file import parsed_toml
 
 OVERHEADS = ("ingest", "finish", "stream", "warm_up", "schedule_lag")
 """Coefficients that never enter the step clock."""
@@ -207,20 +207,18 @@ def load_latency_model(name: str) -> LatencyModel:
     path = artifact_folder("models", name) / "model.toml"
     try:
         raw = path.read_bytes()
-        content = tomllib.loads(raw.decode())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from error
-    header = content.get("model", {})
-    entries = content.get("coefficients", {})
-    if not isinstance(entries, dict) or not entries:
+    content = parsed_toml(raw, path)
+    header = _table(path, content, "model")
+    entries = _table(path, content, "coefficients")
+    if not entries:
         raise InputError(f"{path}: no [coefficients.<name>] table")
-    noise = dict(content.get("noise", {}))
-    nu = float(noise.pop("nu", 4.0))
+    noise = _table(path, content, "noise")
+    nu = _number(path, "noise.nu", noise.pop("nu", 4.0), low=1.0)
     return LatencyModel(
         name=str(header.get("name", path.parent.name)),
-        version=int(header.get("version", 1)),
+        version=int(_number(path, "model.version", header.get("version", 1), low=1.0)),
         mode=str(header.get("mode", "vllm")),
         coefficients=tuple(
             _coefficient(path, key, value, any_basis=header.get("mode") == "blis")
@@ -239,10 +237,17 @@ def load_latency_model(name: str) -> LatencyModel:
     )
 
 
+def _table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: {name} must be a table [{name}], got {found!r:.60}")
+    return dict(found)
+
+
 def _known(
     path: Path, content: Mapping[str, Any], table: str, names: tuple[str, ...]
 ) -> list[tuple[str, Any]]:
-    entries = content.get(table, {})
+    entries = _table(path, content, table)
     for key in entries:
         if key not in names:
             raise InputError(f"{path}: unknown {table} {key!r}; {near_name(key, names)}")
@@ -270,6 +275,8 @@ def _coefficient(
     path: Path, name: str, entry: Mapping[str, Any], *, any_basis: bool
 ) -> Coefficient:
     where = f"coefficients.{name}"
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{path}: {where} must be a table, got {entry!r:.60}")
     for key in entry:
         if key not in _COEFFICIENT_KEYS:
             raise InputError(
@@ -289,7 +296,8 @@ def _coefficient(
         raise InputError(
             f"{path}: {where} has centre {centre:g}, which must exceed floor {floor:g}"
         )
-    effects = {str(k): _number(path, f"{where}.effects.{k}", v) for k, v in _pairs(entry)}
+    varies = _table(path, entry, "effects")
+    effects = {k: _number(path, f"{where}.effects.{k}", v) for k, v in varies.items()}
     for group in effects:
         if group not in GROUPS:
             raise InputError(f"{path}: {where} varies by {group!r}; {near_name(group, GROUPS)}")
@@ -303,8 +311,3 @@ def _coefficient(
         effects=effects,
         reference=str(entry.get("reference", "")),
     )
-
-
-def _pairs(entry: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    effects = entry.get("effects", {})
-    return list(effects.items())

@@ -110,7 +110,7 @@ def test_a_file_describes_an_accelerator_of_ones_own(tmp_path: Path) -> None:
     [
         ("memory = 23.5", "", "lacks memory"),
         ("memory = 23.5", "memory = 23.5\nmemroy = 1", "did you mean 'memory'"),
-        ("memory = 23.5", "memory = 'much'", "no number"),
+        ("memory = 23.5", "memory = 'much'", "must be a number"),
         ("memory = 23.5", "memory = -1", "must be positive"),
         ("cpu-epyc-1-core", "H100", "in the catalogue already"),
         ("[[accelerator]]", "[accelerator]", "one table"),

@@ -10,6 +10,7 @@ from typing import Any
 from tailcast.catalog.names import find_entry, name_index, plain_name
 from tailcast.errors import CatalogError, InputError, near_name
 from tailcast.hardware import Accelerator
+from tailcast.toml_file import read_toml
 
 _TERA, _GIGA, _GIBI = 1e12, 1e9, 2.0**30
 _VENDORS = ("nvidia", "amd")
@@ -93,7 +94,7 @@ def _entries() -> dict[str, Accelerator]:
 def _from_row(row: Mapping[str, Any]) -> Accelerator:
     return Accelerator(
         name=row["name"],
-        aliases=tuple(row.get("aliases", ())),
+        aliases=tuple(str(alias) for alias in row.get("aliases", ())),
         architecture=row["architecture"],
         peak_flops_by_dtype={key: peak * _TERA for key, peak in row["peak"].items()},
         memory_bandwidth=row["memory_bandwidth"] * _GIGA,
@@ -105,14 +106,8 @@ def _from_row(row: Mapping[str, Any]) -> Accelerator:
 
 
 def _from_file(path: Path) -> Accelerator:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from error
-    rows = table.get("accelerator")
-    if not isinstance(rows, list) or len(rows) != 1:
+    rows = read_toml(path).get("accelerator")
+    if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], dict):
         raise InputError(f"{path}: a file describes one accelerator, in one table [[accelerator]]")
     (row,) = rows
     for key in _NEEDED:
@@ -121,10 +116,24 @@ def _from_file(path: Path) -> Accelerator:
     for key in row:
         if key not in {*_NEEDED, "aliases", "source"}:
             raise InputError(f"{path}: unknown key {key!r}; {near_name(key, _NEEDED)}")
+    for key in ("name", "architecture", "interconnect"):
+        if not isinstance(row[key], str) or not row[key]:
+            raise InputError(f"{path}: {key} must be a text, got {row[key]!r:.60}")
+    if not isinstance(row.get("aliases", []), list):
+        raise InputError(f"{path}: aliases must be a list, got {row['aliases']!r:.60}")
+    for key in ("peak", "source"):
+        if not isinstance(row.get(key, {}), dict):
+            raise InputError(f"{path}: {key} must be a table by format, got {row[key]!r:.60}")
+    figures = {f"peak {dtype}": peak for dtype, peak in row["peak"].items()}
+    for key in ("memory_bandwidth", "memory", "interconnect_bandwidth"):
+        figures[key] = row[key]
+    for key, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{path}: {key} must be a number, got {value!r:.60}")
     try:
         found = _from_row(row)
-    except (TypeError, AttributeError) as error:
-        raise InputError(f"{path}: a figure is no number, or peak no table of numbers") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     if _spelling(found.name) in _index():
         raise InputError(f"{path}: {found.name!r} is in the catalogue already; take another name")
     return found
