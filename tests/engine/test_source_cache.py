@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tailcast.engine.source_cache import SourceCache, source_digest
+from tailcast.engine.source_cache import SourceCache
+from tailcast.engine.source_digest import source_digest
 
 
 def test_a_change_in_any_source_changes_the_digest(tmp_path: Path) -> None:

@@ -1,27 +1,13 @@
 """Phase 2 of a batch: admissions from the head of the waiting queue."""
 
-import numpy as np
-
-from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, wide
+from tailcast.engine._layout import FULL, NO_ROOM, NONE, PREFILL, RUNNING
 from tailcast.engine._pool import blocks, take
 from tailcast.engine._queue import drop_first, first_waiting
 from tailcast.engine._running import add_chunk
-from tailcast.engine._state import (
-    FULL,
-    NO_ROOM,
-    NONE,
-    PREFILL,
-    RUNNING,
-    fate_at,
-    item_at,
-    place_at,
-    real_at,
-    run_of,
-    slot_at,
-    stream_at,
-)
+from tailcast.engine._state import fate_at, item_at, place_at, run_of, slot_at, stream_at
 from tailcast.engine._streams import claim, fill, settle
+from tailcast.engine._timer import watch
 
 
 @compiled
@@ -121,18 +107,6 @@ def _new_slot(w: int, row: int) -> int:
 
 
 @compiled
-def _watch_running(w: int, row: int) -> None:
-    """Start the timer of a running request, unless it already runs."""
-    run = run_of(w)
-    fa = fate_at(run.fates, row)
-    leave = fa.arrival + real_at(run.timeouts, row).value
-    if leave < np.inf and not fa.timed & 2:
-        fa.timed |= 2
-        _heap.push(run.leave_heap, run.n_run_timer, leave, row)
-        run.n_run_timer += 1
-
-
-@compiled
 def _admit(w: int, row: int, hit: int, tokens: int, need: int) -> None:
     run = run_of(w)
     fa = fate_at(run.fates, row)
@@ -143,7 +117,7 @@ def _admit(w: int, row: int, hit: int, tokens: int, need: int) -> None:
     if fa.scheduled < 0.0:
         fa.scheduled = run.now
     if run.timed:
-        _watch_running(w, row)
+        watch(w, run.run_timer, row)
     sl.target = item_at(run.items, row).input + fa.generated
     sl.progress = hit * run.block
     sl.granted = tokens

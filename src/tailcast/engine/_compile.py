@@ -1,7 +1,6 @@
-"""How the kernel is compiled: without the GIL, without reference counts, kept on disk."""
+"""How the kernel is compiled: without reference counts, so that its code needs nothing else."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, cast
 
 import numba
@@ -10,33 +9,22 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
 
-from tailcast.engine.source_cache import SourceCache, source_digest
-
-_PLAIN: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-_INNER: Final[dict[str, Any]] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-_PLAIN_PYTHON: Final = ("_memory.py", "_plan.py")
-_DIGEST: Final = source_digest(
-    path for path in Path(__file__).parent.glob("_*.py") if path.name not in _PLAIN_PYTHON
-)
+_OPTIONS: Final[dict[str, Any]] = {
+    "error_model": "numpy",
+    "_nrt": False,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 
 
 def compiled[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel function that allocates nothing (so that no reference is counted)."""
-    return cast(Callable[P, R], numba.njit(**_INNER, **_PLAIN)(function))
+    return cast(Callable[P, R], numba.njit(**_OPTIONS)(function))
 
 
 def inlined[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel function into its callers: for what runs every step."""
-    return cast(Callable[P, R], numba.njit(forceinline=True, **_INNER, **_PLAIN)(function))
-
-
-def entry[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function that Python calls, and keep it on disk."""
-    dispatcher = numba.njit(**_PLAIN)(function)
-    dispatcher._cache = SourceCache(function, _DIGEST)
-    return cast(Callable[P, R], dispatcher)
+    return cast(Callable[P, R], numba.njit(forceinline=True, **_OPTIONS)(function))
 
 
 @inlined

@@ -2,26 +2,22 @@
 
 from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, wide
+from tailcast.engine._layout import COMPLETED, DECODE, FINISHED, NONE, TIMED_OUT
 from tailcast.engine._queue import send_children
 from tailcast.engine._running import free_slot, leave_batch, unlink
 from tailcast.engine._state import (
-    COMPLETED,
-    DECODE,
-    FINISHED,
-    NONE,
-    TIMED_OUT,
     fate_at,
     item_at,
     loose_at,
     place_at,
-    real_at,
     run_of,
     slot_at,
     stream_at,
     whole_at,
 )
 from tailcast.engine._streams import close, fill, release
-from tailcast.engine._stretch import cutoff_of, next_run_leave
+from tailcast.engine._stretch import cutoff_of
+from tailcast.engine._timer import leave_time, next_leave
 
 
 @compiled
@@ -142,15 +138,14 @@ def release_finished(w: int) -> None:
 def _abort(w: int) -> None:
     """Remove running requests whose client has left."""
     run = run_of(w)
-    if next_run_leave(w) > run.now:
+    if next_leave(w, run.run_timer) > run.now:
         return
     slot = run.head
     while slot != NONE:
         after = slot_at(run.slots, slot).next
         row = slot_at(run.slots, slot).row
-        fa = fate_at(run.fates, row)
-        if fa.arrival + real_at(run.timeouts, row).value <= run.now:
-            fa.state = TIMED_OUT
+        if leave_time(w, row) <= run.now:
+            fate_at(run.fates, row).state = TIMED_OUT
             leave_batch(w, slot)
         slot = after
 

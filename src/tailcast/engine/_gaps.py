@@ -7,7 +7,8 @@ some gaps stand apart in `extras`. Nothing is expanded but the bin that holds a 
 import math
 
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._order import N_BIN, N_BIT, clear, interpolated, key_of, shift_for, value_of
+from tailcast.engine._layout import N_BIN, N_BIT
+from tailcast.engine._order import clear, interpolated, key_of, shift_for, value_of
 from tailcast.engine._state import ask_of, real_at, run_of, step_run_at, whole_at
 
 

@@ -1,7 +1,8 @@
 """Two binary heaps: rows by time, and running requests by the step of their last token."""
 
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._state import NONE, place_at, run_of, slot_at, timed_at
+from tailcast.engine._layout import NONE
+from tailcast.engine._state import place_at, run_of, slot_at, timed_at
 
 
 @compiled

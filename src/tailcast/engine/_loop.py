@@ -1,22 +1,12 @@
 """The loop over steps."""
 
 from tailcast.engine._admission import admissions
-from tailcast.engine._compile import compiled, entry, inlined
+from tailcast.engine._compile import compiled, inlined
 from tailcast.engine._ending import end_step, release_finished
+from tailcast.engine._layout import DONE, GROW, N_LAW, N_RUN, NONE, OPEN, WORDS_OF_STREAM
 from tailcast.engine._queue import expire, ingest, seek
 from tailcast.engine._running import everyone, in_order
-from tailcast.engine._state import (
-    DONE,
-    GROW,
-    NONE,
-    OPEN,
-    fate_at,
-    log_at,
-    real_at,
-    run_of,
-    step_run_at,
-    whole_at,
-)
+from tailcast.engine._state import fate_at, log_at, real_at, run_of, step_run_at, timer_of, whole_at
 from tailcast.engine._stretch import elapsed_over, fixing_time, start_of, stretch, take_ahead
 
 
@@ -153,7 +143,7 @@ def _expire_last(w: int) -> None:
     expire(w)
 
 
-@entry
+@compiled
 def advance(w: int) -> int:
     """Run until everything is served or the horizon; `GROW` asks for more room first."""
     run = run_of(w)
@@ -182,10 +172,18 @@ def advance(w: int) -> int:
     return DONE
 
 
-@entry
-def begin(w: int) -> None:
-    """Bring the memory of a run into its first state; scalars of the run are set already."""
+@compiled
+def begin(w: int, first: int, draw: int) -> None:
+    """Bring the memory of a run into its first state: the record at `first`, a draw of the law."""
+    for i in range(N_RUN):
+        whole_at(w, i).value = whole_at(first, i).value
     run = run_of(w)
+    for i in range(N_LAW):  # they stand first in the record
+        real_at(w, i).value = real_at(run.laws, N_LAW * draw + i).value
+    run.table = run.tables + 8 * run.n_table * draw
+    for i in range(run.n_shared * WORDS_OF_STREAM):
+        whole_at(run.streams, i).value = whole_at(run.shared, i).value
+    run.lagged = run.lag >= 0.5
     for row in range(run.n_request):
         fa = fate_at(run.fates, row)
         fa.arrival = -1.0
@@ -200,6 +198,10 @@ def begin(w: int) -> None:
         fa.timed = 0
     for phase in range(run.block):
         whole_at(run.phases, phase).value = 0
+    timer_of(run.wait_timer).n_ring = 0
+    timer_of(run.wait_timer).n_heap = 0
+    timer_of(run.run_timer).n_ring = 0
+    timer_of(run.run_timer).n_heap = 0
     seek(w)
     run.now = run.next_queue
     run.busy_from = run.now

@@ -6,24 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine import _state
-from tailcast.engine._order import N_BIN
+from tailcast.engine import _layout
+from tailcast.engine._layout import GROW, N_BIN, NONE, RESUME, START, WEIGH
+from tailcast.engine._output import RANGE_FIELDS, Output
 from tailcast.engine._plan import Plan
-from tailcast.engine._state import NONE
-from tailcast.engine._summary import weigh_all_gaps
+from tailcast.engine.kernel import kernel
 from tailcast.engine.limits import Limits
-from tailcast.engine.result import METRICS, RANGES, GapRuns, RequestRecords, Status, StepLog
+from tailcast.engine.result import GapRuns, RequestRecords, Status, StepLog
 from tailcast.step_law import StepLaw
 
 _N_DISTINCT = 1 << 11
-_RANGE_FIELDS = {
-    "prefill_tokens": ("least_tokens", "most_tokens"),
-    "prefill_pairs": ("least_pairs", "most_pairs"),
-    "decodes": ("least_decodes", "most_decodes"),
-    "context": ("least_context", "most_context"),
-    "new_tokens": ("least_new", "most_new"),
-}
-_LAW_FIELDS = {
+_LAW_COLUMNS = {
     "per_step": "per_step",
     "per_token": "per_prefill_token",
     "per_pair": "per_prefill_pair",
@@ -33,44 +26,36 @@ _LAW_FIELDS = {
     "ingest": "ingest",
     "finish": "finish",
     "stream": "stream",
+    "lag": "schedule_lag",
 }
-_COUNTERS = {
-    "steps": "step",
-    "preemptions": "preemptions",
-    "prefill_tokens": "prefill_tokens",
-    "cached_tokens": "cached_tokens",
-    "max_batch": "max_batch",
-    "busy_time": "busy",
-    "end_time": "end",
-} | {status.name.lower(): status.name.lower() for status in Status}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """Arrays that all draws of a simulation write into, each draw its own rows."""
-
-    stat: NDArray[np.float64]
-    ranges: NDArray[np.float64]
-    counters: dict[str, NDArray[Any]]
-
-    @classmethod
-    def empty(cls, n_draw: int, n_group: int, n_quantile: int) -> "Output":
-        """Arrays of the right shapes."""
-        floats = ("busy_time", "end_time", "mean_batch", "mean_kv_blocks")
-        counts = [name for name in ("n", *_COUNTERS, "peak_kv_blocks") if name not in floats]
-        counters: dict[str, NDArray[Any]] = {}
-        counters.update({name: np.zeros(n_draw, dtype=np.int64) for name in counts})
-        counters["completed_by_group"] = np.zeros((n_draw, n_group), dtype=np.int64)
-        counters.update({name: np.zeros(n_draw) for name in floats})
-        return cls(
-            stat=np.full((n_draw, n_group + 1, len(METRICS), 1 + n_quantile), np.nan),
-            ranges=np.full((n_draw, len(RANGES), 2), np.nan),
-            counters=counters,
-        )
 
 
 def _address(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaw:
+    """A step law in the kernel's layout, one row a draw."""
+
+    laws: NDArray[np.float64]
+    tables: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, law: StepLaw) -> "KernelLaw":
+        """Bring the columns of a law into the order of the run's record."""
+        columns = [getattr(law, _LAW_COLUMNS[name]) for name in _layout.LAW_FIELDS]
+        return cls(laws=np.stack(columns, axis=1), tables=law.token_table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which statistics are wanted of which requests, and where they go; `steps` asks for a log."""
+
+    quantiles: NDArray[np.float64]
+    warmup: int
+    steps: bool
+    output: Output
 
 
 class Memory:
@@ -80,36 +65,37 @@ class Memory:
     `arrays` keeps what the addresses in them point to alive.
     """
 
-    __slots__ = ("a", "arrays", "ask", "limits", "plan", "run", "template", "w", "want_log")
+    __slots__ = ("a", "arrays", "ask", "first", "kernel", "limits", "plan", "run", "template", "w")
 
-    def __init__(
-        self, plan: Plan, limits: Limits, quantiles: NDArray[np.float64], warmup: int, log: bool
-    ) -> None:
+    def __init__(self, plan: Plan, limits: Limits, law: KernelLaw, asked: Asked) -> None:
         self.plan = plan
         self.limits = limits
-        self.want_log = log
-        self.arrays = self._arrays()
+        self.kernel = kernel()
+        self.arrays = self._arrays(asked.steps) | {"laws": law.laws, "tables": law.tables}
+        self._set_timers()
         self.template = self._template()
+        self.template["n_table"] = law.tables.shape[1]
+        self.template["logged"] = asked.steps
         self.run = self.template.copy()
-        self.ask = np.zeros(1, dtype=_state.ASK)
-        self.w = _address(self.run)
-        self.a = _address(self.ask)
+        self.ask = np.zeros(1, dtype=_layout.ASK)
+        self.w, self.a, self.first = map(_address, (self.run, self.ask, self.template))
         self.ask["n_group"] = plan.table.n_group
-        self.ask["n_quantile"] = len(quantiles)
-        self.ask["warmup"] = warmup
+        self.ask["n_quantile"] = len(asked.quantiles)
+        self.ask["warmup"] = asked.warmup
         self.ask["n_distinct"] = _N_DISTINCT
-        self.arrays |= self._ask_arrays(quantiles)
-        for name in _state.ASK_ADDRESSES:
+        self.arrays |= self._ask_arrays(asked)
+        for name in _layout.ASK_ADDRESSES:
             if name in self.arrays:
                 self.ask[name] = _address(self.arrays[name])
+        self._set_gap_memory()
 
     def _template(self) -> NDArray[np.void]:
         """The run's record as it is before each draw."""
         plan, limits = self.plan, self.limits
-        run = np.zeros(1, dtype=_state.RUN)
+        run = np.zeros(1, dtype=_layout.RUN)
         for name in ("head", "tail", "oldest", "youngest", "node_free"):
             run[name] = NONE
-        for least, most in _RANGE_FIELDS.values():
+        for least, most in RANGE_FIELDS.values():
             run[least] = np.inf
             run[most] = -np.inf
         values = {
@@ -129,7 +115,7 @@ class Memory:
             "n_stream": len(plan.stream),
             "closed": plan.closed,
             "timed": plan.timed,
-            "logged": self.want_log,
+            "n_shared": len(plan.stream),
         }
         for name, value in values.items():
             run[name] = value
@@ -138,12 +124,28 @@ class Memory:
 
     def _set_room(self, run: NDArray[np.void]) -> None:
         """Write the addresses of all arrays and the sizes of those that may grow."""
-        for name in _state.ADDRESSES:
+        for name in _layout.ADDRESSES:
             if name in self.arrays:
                 run[name] = _address(self.arrays[name])
         run["run_room"] = len(self.arrays["step_runs"])
         # one step adds at most a span and a gap for every slot
         run["loose_room"] = len(self.arrays["looses"]) - 2 * len(self.arrays["slots"])
+
+    def _set_gap_memory(self) -> None:
+        """Make memory for the weights of step runs and for the gaps outside them."""
+        self.arrays["weights"] = np.empty(len(self.arrays["step_runs"]) + 1, dtype=np.int64)
+        self.arrays["extras"] = np.empty(len(self.arrays["looses"]))
+        for name in ("weights", "extras"):
+            self.ask[name] = _address(self.arrays[name])
+
+    def _set_timers(self) -> None:
+        """Tell the timers whom they watch and where their memory is."""
+        for k, (name, state) in enumerate((("wait", _layout.WAITING), ("run", _layout.RUNNING))):
+            timer = self.arrays[f"{name}_timer"]
+            timer["state"] = state
+            timer["bit"] = 1 << k
+            timer["ring"] = _address(self.arrays[f"{name}_ring"])
+            timer["heap"] = _address(self.arrays[f"{name}_heap"])
 
     def _n_node(self) -> int:
         """Most ranges that the free pool can hold at once."""
@@ -158,7 +160,7 @@ class Memory:
         ever = 4 * n if limits.kv_blocks >= most_held else limits.kv_blocks
         return min(limits.kv_blocks, ever) + 4
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _arrays(self, log: bool) -> dict[str, NDArray[Any]]:
         plan, table = self.plan, self.plan.table
         n = max(len(table), 1)
         n_slot = min(self.limits.max_num_seqs, n)
@@ -168,35 +170,43 @@ class Memory:
         n_run = 3 * n + 1024
         return {
             "items": plan.item,
-            "fates": np.empty(n, dtype=_state.FATE),
-            "slots": np.zeros(n_slot, dtype=_state.SLOT),
-            "places": np.zeros(n_slot, dtype=_state.PLACE),
-            "streams": np.empty(n_stream, dtype=_state.STREAM),
-            "nodes": np.empty(self._n_node(), dtype=_state.NODE),
-            "phases": np.zeros(self.limits.block_size, dtype=_state.WHOLE),
-            "queue": np.empty(n, dtype=_state.ROW),
-            "child_heap": np.empty(n_child, dtype=_state.TIMED),
-            "wait_heap": np.empty(n_timer, dtype=_state.TIMED),
-            "leave_heap": np.empty(n_timer, dtype=_state.TIMED),
+            "shared": plan.stream,
+            "fates": np.empty(n, dtype=_layout.FATE),
+            "slots": np.zeros(n_slot, dtype=_layout.SLOT),
+            "places": np.zeros(n_slot, dtype=_layout.PLACE),
+            "streams": np.empty(n_stream, dtype=_layout.STREAM),
+            "nodes": np.empty(self._n_node(), dtype=_layout.NODE),
+            "phases": np.zeros(self.limits.block_size, dtype=_layout.WHOLE),
+            "queue": np.empty(n, dtype=_layout.ROW),
+            "child_heap": np.empty(n_child, dtype=_layout.TIMED),
+            "wait_timer": np.zeros(1, dtype=_layout.TIMER),
+            "wait_ring": np.empty(n_timer, dtype=_layout.ROW),
+            "wait_heap": np.empty(n_timer, dtype=_layout.TIMED),
+            "run_timer": np.zeros(1, dtype=_layout.TIMER),
+            "run_ring": np.empty(n_timer, dtype=_layout.ROW),
+            "run_heap": np.empty(n_timer, dtype=_layout.TIMED),
             "kins": plan.kin,
             "arrivals": np.ascontiguousarray(table.arrival, dtype=np.float64),
             "thinks": np.ascontiguousarray(table.think_time, dtype=np.float64),
             "timeouts": np.ascontiguousarray(table.timeout, dtype=np.float64),
             "parents": np.ascontiguousarray(table.parent, dtype=np.int64),
             "priorities": np.ascontiguousarray(table.priority, dtype=np.int64),
-            "step_runs": np.empty(n_run, dtype=_state.STEP_RUN),
-            "looses": np.empty(4 * n_slot + 64, dtype=_state.LOOSE),
-            "logs": np.empty(n_run if self.want_log else 1, dtype=_state.LOG),
+            "step_runs": np.empty(n_run, dtype=_layout.STEP_RUN),
+            "looses": np.empty(4 * n_slot + 64, dtype=_layout.LOOSE),
+            "logs": np.empty(n_run if log else 1, dtype=_layout.LOG),
         }
 
-    def _ask_arrays(self, quantiles: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    def _ask_arrays(self, asked: Asked) -> dict[str, NDArray[Any]]:
         plan = self.plan
         n = max(len(plan.table), 1)
         return {
             "rows": plan.rows,
             "bounds": plan.bounds,
             "groups": np.ascontiguousarray(plan.table.group, dtype=np.int64),
-            "quantiles": quantiles,
+            "quantiles": asked.quantiles,
+            "stats": asked.output.stat,
+            "completed": asked.output.completed_by_group,
+            "runs": asked.output.runs,
             "values": np.empty(n),
             "scratch": np.empty(n),
             "histogram": np.empty(N_BIN, dtype=np.int64),
@@ -205,25 +215,17 @@ class Memory:
             "counts": np.empty(_N_DISTINCT, dtype=np.int64),
         }
 
-    def reset(self, law: StepLaw, draw: int) -> None:
-        """Make ready for one draw of the step law."""
-        self._set_room(self.template)
-        run = self.run
-        run[:] = self.template
-        lag = law.schedule_lag[draw]
-        for name, column in _LAW_FIELDS.items():
-            run[name] = getattr(law, column)[draw]
-        run["lag"] = lag
-        run["lagged"] = lag >= 0.5
-        run["n_table"] = law.token_table.shape[1]
-        self.arrays["table"] = law.token_table[draw]
-        run["table"] = _address(self.arrays["table"])
-        self.arrays["streams"][: len(self.plan.stream)] = self.plan.stream
+    def serve(self, draw: int) -> None:
+        """Simulate a draw to its end; statistics and final record go to the output."""
+        order = START
+        while self.kernel(self.w, self.a, self.first, draw, order) == GROW:
+            self.grow()
+            order = RESUME
 
     def grow(self) -> None:
         """Double the room for step runs and loose gaps."""
         used_by_name = {"step_runs": "n_run", "looses": "n_loose"}
-        if self.want_log:
+        if self.run["logged"]:
             used_by_name["logs"] = "n_run"
         for name, used in used_by_name.items():
             old = self.arrays[name]
@@ -231,32 +233,9 @@ class Memory:
             n = int(self.run[used][0])
             new[:n] = old[:n]
             self.arrays[name] = new
+        self._set_gap_memory()
+        self._set_room(self.template)
         self._set_room(self.run)
-
-    def aim(self, output: "Output", draw: int) -> None:
-        """Say where the statistics of the finished draw go, and make room for its gaps."""
-        self.arrays["weights"] = np.empty(int(self.run["n_run"][0]) + 1, dtype=np.int64)
-        self.arrays["extras"] = np.empty(int(self.run["n_loose"][0]))
-        self.arrays["stats"] = output.stat[draw]
-        self.arrays["completed"] = output.counters["completed_by_group"][draw]
-        for name in ("weights", "extras", "stats", "completed"):
-            self.ask[name] = _address(self.arrays[name])
-
-    def report(self, output: Output, draw: int) -> None:
-        """Copy counters and ranges of the finished draw."""
-        run = dict(zip(_state.RUN.names or (), self.run[0].item(), strict=True))
-        counters = output.counters
-        counters["n"][draw] = len(self.plan.table)
-        for name, field in _COUNTERS.items():
-            counters[name][draw] = run[field]
-        counters["peak_kv_blocks"][draw] = run["kv_blocks"] - run["min_free"]
-        busy = run["busy"]
-        counters["mean_batch"][draw] = run["batch_time"] / busy if busy > 0 else 0.0
-        counters["mean_kv_blocks"][draw] = run["kv_time"] / busy if busy > 0 else 0.0
-        if run["step"] > 0:
-            output.ranges[draw] = [
-                [run[least], run[most]] for least, most in _RANGE_FIELDS.values()
-            ]
 
     def records(self) -> RequestRecords:
         """Copy what became of every request."""
@@ -280,7 +259,7 @@ class Memory:
 
     def gap_runs(self) -> GapRuns:
         """Copy the token gaps of counted requests."""
-        weigh_all_gaps(self.w, self.a)
+        self.kernel(self.w, self.a, self.first, 0, WEIGH)
         n_run = int(self.run["n_run"][0])
         stream = float(self.run["stream"][0])
         weights = self.arrays["weights"][:n_run]

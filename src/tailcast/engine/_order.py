@@ -4,15 +4,11 @@ Floats that are not negative sort like their bit patterns, so a histogram over b
 of nearly constant relative width; exact selection is needed inside the hit bin alone.
 """
 
-from typing import Final
-
 import numpy as np
 
 from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._layout import N_BIN
 from tailcast.engine._state import ask_of, real_at, whole_at
-
-N_BIT: Final = 12
-N_BIN: Final = 1 << N_BIT
 
 
 @inlined

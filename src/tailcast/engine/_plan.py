@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine import _state
-from tailcast.engine._state import NONE
+from tailcast.engine import _layout
+from tailcast.engine._layout import NONE
 from tailcast.engine.limits import Limits
 from tailcast.request import RequestTable
 
@@ -53,7 +53,7 @@ def _content_streams(
 
 def _kin(table: RequestTable) -> NDArray[np.void]:
     """First child of each row and next child of the same parent, in order of rows."""
-    kin = np.empty(len(table), dtype=_state.KIN)
+    kin = np.empty(len(table), dtype=_layout.KIN)
     kin["first_child"] = NONE
     kin["sibling"] = NONE
     rows = np.flatnonzero(table.parent >= 0)
@@ -82,7 +82,7 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
         To be used by any number of runs at once.
     """
     n = len(table)
-    item = np.empty(n, dtype=_state.ITEM)
+    item = np.empty(n, dtype=_layout.ITEM)
     item["input"] = np.minimum(table.input_tokens, _INT32_MAX)
     item["output"] = np.minimum(table.output_tokens, _INT32_MAX)
     prefixed = (table.prefix_stream >= 0) & limits.prefix_caching
@@ -99,7 +99,7 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
     n_prefix = int(prefix.max(initial=NONE)) + 1
     item["prefix"] = prefix
     item["content"] = np.where(content >= 0, content + n_prefix, NONE)
-    stream = np.zeros(n_prefix + int(content.max(initial=NONE)) + 1, dtype=_state.STREAM)
+    stream = np.zeros(n_prefix + int(content.max(initial=NONE)) + 1, dtype=_layout.STREAM)
     shared = content >= 0
     stream["base"][content[shared] + n_prefix] = base[shared]
     for field in ("cached", "used"):
@@ -111,7 +111,7 @@ def plan_requests(table: RequestTable, limits: Limits) -> Plan:
         table=table,
         item=item,
         stream=stream,
-        kin=_kin(table) if closed else np.empty(0, dtype=_state.KIN),
+        kin=_kin(table) if closed else np.empty(0, dtype=_layout.KIN),
         timed=bool(np.isfinite(table.timeout).any()),
         closed=closed,
         rows=rows.astype(np.int32),

@@ -5,7 +5,8 @@ The list goes from old to young. Garbage that is younger than every range is onl
 """
 
 from tailcast.engine._compile import compiled, inlined
-from tailcast.engine._state import NONE, node_at, run_of, stream_at
+from tailcast.engine._layout import NONE
+from tailcast.engine._state import node_at, run_of, stream_at
 
 
 @inlined

@@ -4,11 +4,8 @@ import numpy as np
 
 from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, inlined, wide
+from tailcast.engine._layout import NONE, REJECTED, TIMED_OUT, WAITING
 from tailcast.engine._state import (
-    NONE,
-    REJECTED,
-    TIMED_OUT,
-    WAITING,
     fate_at,
     item_at,
     kin_at,
@@ -19,6 +16,7 @@ from tailcast.engine._state import (
     timed_at,
     whole_at,
 )
+from tailcast.engine._timer import first_to_leave, next_leave, watch
 
 
 @inlined
@@ -93,24 +91,12 @@ def _pop_priority(w: int) -> None:
 
 
 @compiled
-def _watch(w: int, row: int) -> None:
-    """Start the timer of a waiting request, unless it already runs."""
-    run = run_of(w)
-    fa = fate_at(run.fates, row)
-    leave = fa.arrival + real_at(run.timeouts, row).value
-    if leave < np.inf and not fa.timed & 1:
-        fa.timed |= 1
-        _heap.push(run.wait_heap, run.n_wait_timer, leave, row)
-        run.n_wait_timer += 1
-
-
-@compiled
 def _enqueue(w: int, row: int) -> None:
     run = run_of(w)
     fate_at(run.fates, row).state = WAITING
     run.n_waiting += 1
     if run.timed:
-        _watch(w, row)
+        watch(w, run.wait_timer, row)
     if run.priority:
         _push_priority(w, row)
     else:
@@ -125,7 +111,7 @@ def requeue(w: int, row: int) -> None:
     fate_at(run.fates, row).state = WAITING
     run.n_waiting += 1
     if run.timed:
-        _watch(w, row)
+        watch(w, run.wait_timer, row)
     if run.priority:
         _push_priority(w, row)
     else:
@@ -171,28 +157,9 @@ def ingest(w: int) -> None:
 def expire(w: int) -> None:
     """Remove waiting requests whose client has left by the cutoff."""
     run = run_of(w)
-    while run.n_wait_timer > 0 and timed_at(run.wait_heap, 0).key <= run.cutoff:
-        fa = fate_at(run.fates, timed_at(run.wait_heap, 0).row)
-        fa.timed &= ~1
-        if fa.state == WAITING:
-            fa.state = TIMED_OUT
-            run.n_waiting -= 1
-        _heap.pop(run.wait_heap, run.n_wait_timer)
-        run.n_wait_timer -= 1
-
-
-@compiled
-def next_leave(w: int) -> float:
-    """When the first of the waiting clients leaves."""
-    run = run_of(w)
-    while run.n_wait_timer > 0:
-        fa = fate_at(run.fates, timed_at(run.wait_heap, 0).row)
-        if fa.state == WAITING:
-            return float(timed_at(run.wait_heap, 0).key)
-        fa.timed &= ~1
-        _heap.pop(run.wait_heap, run.n_wait_timer)
-        run.n_wait_timer -= 1
-    return np.inf
+    while next_leave(w, run.wait_timer) <= run.cutoff:
+        fate_at(run.fates, first_to_leave(w, run.wait_timer)).state = TIMED_OUT
+        run.n_waiting -= 1
 
 
 @compiled

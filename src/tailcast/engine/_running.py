@@ -2,13 +2,10 @@
 
 from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, inlined, wide
+from tailcast.engine._layout import DECODE, FREE, NONE, PREFILL
 from tailcast.engine._pool import blocks, old_garbage, take
 from tailcast.engine._queue import requeue
 from tailcast.engine._state import (
-    DECODE,
-    FREE,
-    NONE,
-    PREFILL,
     fate_at,
     item_at,
     loose_at,

@@ -8,19 +8,9 @@ has it already is garbage, and so are its later blocks of that stream, so no hol
 """
 
 from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._layout import DECODE, FREE, NONE, RUNNING
 from tailcast.engine._pool import blocks, push_range, unlink_node
-from tailcast.engine._state import (
-    DECODE,
-    FREE,
-    NONE,
-    RUNNING,
-    fate_at,
-    item_at,
-    node_at,
-    run_of,
-    slot_at,
-    stream_at,
-)
+from tailcast.engine._state import fate_at, item_at, node_at, run_of, slot_at, stream_at
 
 
 @compiled

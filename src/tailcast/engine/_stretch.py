@@ -4,24 +4,12 @@ While the batch is the same set of decodes, step j of a stretch takes ``d + slop
 k steps take ``k d + slope k (k - 1) / 2``.
 """
 
-import numpy as np
-
-from tailcast.engine import _heap
 from tailcast.engine._compile import compiled, inlined
+from tailcast.engine._layout import NO_ROOM, NONE
 from tailcast.engine._pool import take
-from tailcast.engine._queue import first_waiting, next_leave
-from tailcast.engine._state import (
-    NO_ROOM,
-    NONE,
-    RUNNING,
-    fate_at,
-    item_at,
-    place_at,
-    run_of,
-    stream_at,
-    timed_at,
-    whole_at,
-)
+from tailcast.engine._queue import first_waiting
+from tailcast.engine._state import item_at, place_at, run_of, stream_at, whole_at
+from tailcast.engine._timer import next_leave
 
 
 @inlined
@@ -66,20 +54,6 @@ def _steps_until(w: int, time: float, limit: int, lagged: bool) -> int:
         else:
             lo = middle
     return hi
-
-
-@compiled
-def next_run_leave(w: int) -> float:
-    """When the first of the running clients leaves."""
-    run = run_of(w)
-    while run.n_run_timer > 0:
-        fa = fate_at(run.fates, timed_at(run.leave_heap, 0).row)
-        if fa.state == RUNNING:
-            return float(timed_at(run.leave_heap, 0).key)
-        fa.timed &= ~2
-        _heap.pop(run.leave_heap, run.n_run_timer)
-        run.n_run_timer -= 1
-    return np.inf
 
 
 @compiled
@@ -147,7 +121,7 @@ def stretch(w: int, pending: int) -> int:
             return 1
         limit = _steps_until(w, run.next_queue, limit, True)
     if run.timed:
-        leave = min(next_leave(w), next_run_leave(w))
+        leave = min(next_leave(w, run.wait_timer), next_leave(w, run.run_timer))
         limit = _steps_until(w, leave, limit, False)
     if run.now + elapsed_over(w, limit) >= run.horizon:
         limit = _steps_until(w, run.horizon, limit, False)

@@ -4,16 +4,11 @@ from typing import Final
 
 import numpy as np
 
-from tailcast.engine._compile import compiled, entry, inlined, wide
+from tailcast.engine._compile import compiled, inlined, wide
 from tailcast.engine._gaps import gap_mean, gap_quantiles
+from tailcast.engine._layout import ABSENT, COMPLETED, N_RUN, REJECTED, TIMED_OUT, UNSENT, WAITING
 from tailcast.engine._order import value_quantiles
 from tailcast.engine._state import (
-    ABSENT,
-    COMPLETED,
-    REJECTED,
-    TIMED_OUT,
-    UNSENT,
-    WAITING,
     ask_of,
     fate_at,
     item_at,
@@ -162,13 +157,14 @@ def _close_books(w: int) -> None:
         run.timed_out += fa.state == TIMED_OUT
 
 
-@entry
-def summarise(w: int, a: int) -> None:
+@compiled
+def summarise(w: int, a: int, draw: int) -> None:
     """Settle every request's state and fill the statistics of all groups."""
     run = run_of(w)
     ask = ask_of(a)
     _close_books(w)
     size = 8 * N_METRIC * (1 + ask.n_quantile)
+    stats = ask.stats + draw * (ask.n_group + 1) * size
     for group in range(ask.n_group):
         lo = whole_at(ask.bounds, group).value
         hi = whole_at(ask.bounds, group + 1).value
@@ -176,17 +172,13 @@ def summarise(w: int, a: int) -> None:
         for i in range(lo, hi):
             if fate_at(run.fates, row_at(ask.rows, i).row).state == COMPLETED:
                 n += 1
-        whole_at(ask.completed, group).value = n
-        _summarise_group(w, a, lo, hi, group, ask.stats + group * size)
-    last = ask.stats + ask.n_group * size
+        whole_at(ask.completed, draw * ask.n_group + group).value = n
+        _summarise_group(w, a, lo, hi, group, stats + group * size)
+    last = stats + ask.n_group * size
     if ask.n_group == 1:
         for i in range(size // 8):
-            real_at(last, i).value = real_at(ask.stats, i).value
+            real_at(last, i).value = real_at(stats, i).value
     else:
         _summarise_group(w, a, wide(0), run.n_request, wide(-1), last)
-
-
-@entry
-def weigh_all_gaps(w: int, a: int) -> None:
-    """Weigh the gaps of all groups together, to be copied out."""
-    weigh_gaps(w, a, wide(0), run_of(w).n_request, wide(-1))
+    for i in range(N_RUN):
+        whole_at(ask.runs, N_RUN * draw + i).value = whole_at(w, i).value

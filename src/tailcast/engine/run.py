@@ -8,11 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.engine._loop import advance, begin
-from tailcast.engine._memory import Memory, Output
+from tailcast.engine._memory import Asked, KernelLaw, Memory
+from tailcast.engine._output import Output
 from tailcast.engine._plan import Plan, plan_requests
-from tailcast.engine._state import GROW
-from tailcast.engine._summary import summarise
 from tailcast.engine.limits import Limits
 from tailcast.engine.result import METRICS, EngineResult, GapRuns, RequestRecords, StepLog
 from tailcast.errors import UsageError
@@ -36,32 +34,24 @@ class _Job:
     plan: Plan
     draws: range
     limits: Limits
-    law: StepLaw
-    warmup: int
-    quantiles: NDArray[np.float64]
-    output: Output
-    want: tuple[bool, bool, bool]
+    law: KernelLaw
+    asked: Asked
+    records: bool
+    gaps: bool
 
 
 def _simulate_draws(job: _Job) -> _Extras:
-    want_records, want_gaps, want_steps = job.want
     records: list[RequestRecords] = []
     gaps: list[GapRuns] = []
     steps: list[StepLog] = []
-    memory = Memory(job.plan, job.limits, job.quantiles, job.warmup, want_steps)
+    memory = Memory(job.plan, job.limits, job.law, job.asked)
     for draw in job.draws:
-        memory.reset(job.law, draw)
-        begin(memory.w)
-        while advance(memory.w) == GROW:
-            memory.grow()
-        memory.aim(job.output, draw)
-        summarise(memory.w, memory.a)
-        memory.report(job.output, draw)
-        if want_records:
+        memory.serve(draw)
+        if job.records:
             records.append(memory.records())
-        if want_gaps:
+        if job.gaps:
             gaps.append(memory.gap_runs())
-        if want_steps:
+        if job.asked.steps:
             steps.append(memory.step_log())
     return _Extras(records=records, gaps=gaps, steps=steps)
 
@@ -162,16 +152,17 @@ def simulate(
         raise UsageError(f"warmup must be >= 0 and threads >= 1, got {warmup!r} and {threads!r}")
     tables = _checked_tables(requests, law, draw_requests)
     output = Output.empty(law.n_draw, requests.n_group, len(values))
+    asked = Asked(quantiles=np.sort(values), warmup=warmup, steps=steps, output=output)
+    kernel_law = KernelLaw.of(law)
     jobs = [
         _Job(
             plan=plan,
             draws=draws,
             limits=limits,
-            law=law,
-            warmup=warmup,
-            quantiles=np.sort(values),
-            output=output,
-            want=(records, gaps, steps),
+            law=kernel_law,
+            asked=asked,
+            records=records,
+            gaps=gaps,
         )
         for plan, draws in _jobs(tables, 4 * threads, limits, law)
     ]
@@ -181,8 +172,8 @@ def simulate(
         stat=output.stat[..., order.astype(int)],
         quantiles=tuple(float(q) for q in values),
         metrics=METRICS,
-        counters=output.counters,
-        ranges=output.ranges,
+        counters=output.counters(),
+        ranges=output.ranges(),
         records=tuple(r for e in extras for r in e.records) if records else None,
         gaps=tuple(g for e in extras for g in e.gaps) if gaps else None,
         steps=tuple(s for e in extras for s in e.steps) if steps else None,

@@ -4,31 +4,9 @@ Numba's own cache notices a change in the file of an entry point but not in that
 digest of all sources is made a part of its key.
 """
 
-import hashlib
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache
-
-
-def source_digest(paths: Iterable[Path]) -> str:
-    """Digest of source files.
-
-    Parameters
-    ----------
-    paths : iterable of pathlib.Path
-        Files in any order.
-
-    Returns
-    -------
-    str
-        Hexadecimal.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(paths):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 class SourceCache(FunctionCache):  # type: ignore[misc]
@@ -39,7 +17,7 @@ class SourceCache(FunctionCache):  # type: ignore[misc]
     function : callable
         Entry point.
     digest : str
-        From `source_digest`.
+        From `tailcast.engine.source_digest.source_digest`.
     """
 
     def __init__(self, function: Any, digest: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 
 import numba
 
-from tailcast.engine.source_cache import SourceCache, source_digest
+from tailcast.engine.source_cache import SourceCache
+from tailcast.engine.source_digest import source_digest
 
 _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "_nrt": False}
 _PART_OPTIONS: Final[dict[str, Any]] = {
