@@ -39,7 +39,7 @@ def imported_text(found: Imported, style: str) -> str:
     content = found.content
     if isinstance(content, Trace):
         summary = trace_summary(content, found.token_times)
-        return trace_text(summary, style)
+        return trace_text(summary, style, _fault_lines(found))
     if isinstance(content, StepLog):
         header, rows = step_rows(content)
         lines = _step_lines(content, step_noise(content))
@@ -47,7 +47,7 @@ def imported_text(found: Imported, style: str) -> str:
         header, rows = summary_rows(content)
         lines = _run_lines(content)
     table = render_rows(header, rows, style)
-    return table if style == "csv" else "\n".join([*lines, "", table])
+    return table if style == "csv" else "\n".join([*lines, *_fault_lines(found), "", table])
 
 
 def imported_json(found: Imported) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def imported_json(found: Imported) -> dict[str, Any]:
     return {"schema": "tailcast/runs/1", "runs": runs, **told}
 
 
-def trace_text(summary: TraceSummary, style: str) -> str:
+def trace_text(summary: TraceSummary, style: str, more: Sequence[str] = ()) -> str:
     """Summary of a trace.
 
     Parameters
@@ -93,6 +93,8 @@ def trace_text(summary: TraceSummary, style: str) -> str:
         What it holds.
     style : {"table", "markdown", "csv"}
         Rendering of its table; CSV is the table alone.
+    more : sequence of str
+        Further lines above the table.
 
     Returns
     -------
@@ -101,7 +103,7 @@ def trace_text(summary: TraceSummary, style: str) -> str:
     """
     rows = [_row(spread) for spread in summary.spreads if spread.n]
     table = render_rows(_HEADER, rows, style)
-    return table if style == "csv" else "\n".join([*_trace_lines(summary), "", table])
+    return table if style == "csv" else "\n".join([*_trace_lines(summary), *more, "", table])
 
 
 def summary_rows(runs: Sequence[RunSummary]) -> tuple[list[str], list[list[str]]]:
@@ -169,6 +171,13 @@ def _row(spread: Spread) -> list[str]:
     values = (spread.mean, spread.p50, spread.p90, spread.p95, spread.p99, spread.max)
     cells = [_cell(value * 1e3 if in_ms else value) for value in values]
     return ["all" if spread.group < 0 else str(spread.group), name, str(spread.n), *cells]
+
+
+def _fault_lines(found: Imported) -> list[str]:
+    n_severe = sum(fault.severe for fault in found.faults)
+    if not found.faults:
+        return []
+    return [f"{n_severe} faults and {len(found.faults) - n_severe} remarks; see trace check"]
 
 
 def _cell(value: float) -> str:

@@ -191,7 +191,8 @@ def _draw_steps(figure: Any, log: StepLog) -> None:
     axes[1, 0].axhline(0, color=_COLOURS[5], lw=0.8)
     axes[1, 0].set(xlabel="step", ylabel="log(elapsed / law)", title="Noise over time")
     known = noise.residual[np.isfinite(noise.residual)]
-    axes[1, 1].hist(known, bins=80, color=_COLOURS[0], alpha=0.7)
+    counts, edges = np.histogram(known, bins=80)
+    axes[1, 1].stairs(counts, edges, fill=True, color=_COLOURS[0], alpha=0.7)
     axes[1, 1].set(
         xlabel="log(elapsed / law)",
         ylabel="steps",
