@@ -72,6 +72,8 @@ NAMES: Mapping[str, tuple[MetricName, ...]] = {
     "queue_count": (
         MetricName("vllm:request_queue_time_seconds_count", "vllm", "0.6.5 and later"),
     ),
+    "output_sum": (MetricName("vllm:request_generation_tokens_sum", "vllm", "all"),),
+    "output_count": (MetricName("vllm:request_generation_tokens_count", "vllm", "all"),),
     "gap_sum": (
         MetricName("vllm:inter_token_latency_seconds_sum", "vllm", "0.11 and later"),
         MetricName("vllm:time_per_output_token_seconds_sum", "vllm", "up to 0.12"),
@@ -143,6 +145,29 @@ def read_page(text: str) -> Page:
             values[key] = total / len(samples[name]) if key == "kv_usage" else total
             found[key] = name
     return Page(values=values, found=found, settings=settings)
+
+
+def pages_by_engine(text: str) -> dict[str, Page]:
+    """Pages of the engines that share one address, as with data parallelism.
+
+    Parameters
+    ----------
+    text : str
+        The page.
+
+    Returns
+    -------
+    dict of str to Page
+        By the label ``engine`` of vLLM; one page with an empty name where there is none.
+    """
+    lines: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _LINE.fullmatch(line)
+        if match is not None:
+            engine = dict(_LABEL.findall(match[2] or "")).get("engine", "")
+            lines.setdefault(engine, []).append(line)
+    shared = lines.pop("", []) if len(lines) > 1 else []
+    return {engine: read_page("\n".join([*own, *shared])) for engine, own in lines.items()}
 
 
 def kept_lines(text: str) -> str:
