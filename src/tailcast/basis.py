@@ -175,13 +175,17 @@ def _tp_allreduce(deployment: Deployment) -> Term:
 
 
 CONTENTION_TOKENS = 32.0
-"""New tokens at which all-reduce contention doubles the ring time for a coefficient of 1."""
+"""New tokens at which all-reduce contention adds a whole ring time for a coefficient of 1."""
+
+CONTENTION_LIMIT = 64.0
+"""New tokens from which it grows no more: the links are busy all the time."""
 
 
 def _tp_contention(deployment: Deployment) -> Term:
     tokens = np.arange(_table_size(deployment), dtype=np.float64)
     ring = _ring_time_per_token(deployment)
-    return Term(features=np.zeros(len(FEATURES)), table=ring * tokens * tokens / CONTENTION_TOKENS)
+    busy = np.minimum(tokens, CONTENTION_LIMIT) / CONTENTION_TOKENS
+    return Term(features=np.zeros(len(FEATURES)), table=ring * tokens * busy)
 
 
 _BASES: Mapping[str, Callable[[Deployment], Term]] = {
