@@ -3,20 +3,23 @@
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from tailcast.artifacts import DEFAULT_POSTERIOR, artifact_folder, artifact_names
 from tailcast.errors import InputError, UsageError
 from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import Population
-from tailcast.inference.tree import evidence_of, population_of
+from tailcast.inference.stored_population import Arrays, stored_population
 from tailcast.latency_model import LatencyModel, load_latency_model
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 FILE = "posterior.nc"
 CARD = "card.json"
@@ -51,7 +54,7 @@ class Posterior:
     card: Mapping[str, Any]
     path: Path
 
-    def tree(self) -> xr.DataTree:
+    def tree(self) -> "xr.DataTree":
         """All groups, for ArviZ.
 
         Returns
@@ -79,10 +82,12 @@ class Posterior:
         InputError
             If the file carries none.
         """
+        from tailcast.inference.tree import evidence_of
+
         return evidence_of(self.tree())
 
 
-def read_tree(path: Path) -> xr.DataTree:
+def read_tree(path: Path) -> "xr.DataTree":
     """Read a stored DataTree into memory.
 
     Parameters
@@ -100,16 +105,58 @@ def read_tree(path: Path) -> xr.DataTree:
     InputError
         If the file is missing, truncated or no netCDF.
     """
+    import xarray as xr
+
+    with _reading(path), xr.open_datatree(path, engine="h5netcdf") as stored:
+        return stored.load()
+
+
+def read_arrays(path: Path, group: str) -> Arrays:
+    """Read one group of a stored DataTree as plain arrays: quick, and all that a prediction needs.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        netCDF file.
+    group : str
+        For example ``"posterior"``.
+
+    Returns
+    -------
+    mapping of str to ndarray
+        Variables and coordinates.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, truncated or no netCDF, or has no such group.
+    """
+    import h5py
+
+    with _reading(path), h5py.File(path, "r") as stored:
+        if group not in stored:
+            raise InputError(f"{path}: has no group {group!r}; fit it again")
+        return {
+            name: (item.asstr() if h5py.check_string_dtype(item.dtype) else item)[()]
+            for name, item in stored[group].items()
+            if isinstance(item, h5py.Dataset)
+        }
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Say in one line what is wrong with a file."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; is {path.parent.name!r} a posterior folder?")
     try:
-        with xr.open_datatree(path, engine="h5netcdf") as stored:
-            return stored.load()
+        yield
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"{path}: not a readable posterior ({reason}); fetch or fit it again"
-        ) from (error)
+        ) from error
 
 
 def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
@@ -140,13 +187,10 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
             f"{folder / CARD}: fitted with another version of latency model {model.name!r} "
             f"(hash {str(card['model_sha256'])[:12]}, now {model.sha256[:12]}); fit it again"
         )
-    tree = read_tree(folder / FILE)
-    if "posterior" not in tree.children:
-        raise InputError(f"{folder / FILE}: has no group 'posterior'; fit it again")
     return Posterior(
         name=name,
         latency_model=model,
-        population=population_of(tree, model),
+        population=stored_population(read_arrays(folder / FILE, "posterior"), model),
         card=card,
         path=folder,
     )
@@ -178,7 +222,7 @@ def posterior_names() -> list[str]:
     return artifact_names("posteriors")
 
 
-def save_posterior(folder: Path, tree: xr.DataTree, card: Mapping[str, Any], readme: str) -> None:
+def save_posterior(folder: Path, tree: "xr.DataTree", card: Mapping[str, Any], readme: str) -> None:
     """Write a posterior folder; each file appears whole or not at all.
 
     Parameters
@@ -222,8 +266,10 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-def _netcdf(tree: xr.DataTree) -> bytes:
+def _netcdf(tree: "xr.DataTree") -> bytes:
     """Bytes of a DataTree: float32 draws, compressed, without clocks or volatile attributes."""
+    import xarray as xr
+
     stored = xr.DataTree.from_dict(
         {node.path: _stored(node) for node in tree.subtree if node.path != "/"}
     )
@@ -242,7 +288,7 @@ def _netcdf(tree: xr.DataTree) -> bytes:
         return path.read_bytes()
 
 
-def _stored(node: xr.DataTree) -> xr.Dataset:
+def _stored(node: "xr.DataTree") -> "xr.Dataset":
     data = node.to_dataset(inherit=False)
     group = node.path.strip("/").split("/")[0]
     if group in _SINGLE:

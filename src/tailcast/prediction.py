@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from tailcast.basis import FEATURES
@@ -29,6 +28,9 @@ from tailcast.latency_model import NEAR_SATURATION, LatencyModel
 from tailcast.posteriors import Posterior
 from tailcast.request import RequestTable
 from tailcast.step_law import StepLaw
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -129,7 +131,7 @@ class Prediction:
         column: Array = self.stat[:, group, self.metrics.index(metric), self.stats.index(stat)]
         return column
 
-    def to_tree(self) -> xr.DataTree:
+    def to_tree(self) -> "xr.DataTree":
         """Predictions as ArviZ reads them.
 
         Returns
@@ -138,6 +140,8 @@ class Prediction:
             Group ``predictions``: one variable a metric with dims (chain, draw, group, stat) in
             seconds, and ``load`` with dims (chain, draw).
         """
+        import xarray as xr
+
         n_group = self.stat.shape[1] - 1
         groups = [*(str(k) for k in range(n_group)), "all"]
         variables: dict[str, Any] = {

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from tailcast.errors import InputError
 from tailcast.inference.emulator import Emulator
 from tailcast.inference.evidence import Evidence, Output, RunEvidence, StepEvidence
-from tailcast.inference.population import Population, varying
-from tailcast.latency_model import GROUPS, LatencyModel
+from tailcast.inference.population import Population
+from tailcast.inference.stored_population import stored_population
+from tailcast.latency_model import LatencyModel
 
 _RUN_ARRAYS = ("matrix", "in_clock", "batch_range")
 _OUTPUT_ARRAYS = ("log_observed", "finish", "stream", "warm_up")
@@ -40,41 +41,8 @@ def population_of(tree: xr.DataTree, model: LatencyModel, group: str = "posterio
     InputError
         If a variable is missing: the file is no posterior of this model.
     """
-    data = tree[group].to_dataset()
-    for name in ("location", "noise_scale"):
-        if name not in data:
-            raise InputError(f"posterior has no variable {name!r}; was it made by tailcast fit?")
-    offsets, levels = {}, {}
-    for name in GROUPS:
-        names = varying(model, name)
-        key = f"offset_{name}"
-        if key in data:
-            offsets[name] = _pooled(data[key])
-            levels[name] = tuple(str(v) for v in data[name].values)
-        else:
-            levels[name] = ()
-            offsets[name] = np.zeros((data.sizes["chain"] * data.sizes["draw"], len(names), 0))
-    noise = _pooled(data["noise_scale"])
-    known = "deployment_speed" in data
-    return Population(
-        latency_model=model,
-        location=_pooled(data["location"]),
-        offsets=offsets,
-        levels=levels,
-        deployment=_pooled(data["deployment_speed"]) if known else np.zeros((len(noise), 0)),
-        deployments=tuple(str(v) for v in data["deployment"].values) if known else (),
-        scale={
-            str(key).removeprefix("scale_"): _pooled(data[key])
-            for key in data
-            if str(key).startswith("scale_")
-        },
-        noise={str(name): noise[:, k] for k, name in enumerate(data["noise"].values)},
-    )
-
-
-def _pooled(variable: xr.DataArray) -> NDArray[np.float64]:
-    values = np.asarray(variable.values, dtype=np.float64)
-    return values.reshape(-1, *values.shape[2:])
+    arrays = {str(name): value.values for name, value in tree[group].to_dataset().variables.items()}
+    return stored_population(arrays, model)
 
 
 def evidence_tree(evidence: Evidence) -> xr.DataTree:
