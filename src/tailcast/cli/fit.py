@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from tailcast.cli.emit import emit, say
+from tailcast.cli.predict import GpuOption, ModelOption, TpOption
+from tailcast.cli.stated import ServedByOption, stated_server
 
 
 def fit(
     paths: Annotated[
-        list[Path], typer.Argument(help="Experiment files or folders, and step sweep folders.")
+        list[Path], typer.Argument(help="Experiments, traces, step logs, step sweep folders.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the posterior.")],
     latency_model: Annotated[
@@ -19,6 +21,10 @@ def fit(
     leave_out: Annotated[
         list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
     ] = None,
+    study: ServedByOption = None,
+    model: ModelOption = None,
+    gpu: GpuOption = None,
+    tensor_parallel: TpOption = None,
     route: Annotated[
         str, typer.Option("--route", help="emulator-nuts, smc-abc, or steps (timings alone).")
     ] = "emulator-nuts",
@@ -36,19 +42,19 @@ def fit(
     from tailcast.inference.card import posterior_card
     from tailcast.inference.nuts import Sampler
     from tailcast.inference.routes import fit_by
+    from tailcast.inference.scope import settings_of
     from tailcast.inference.sources import load_sources
     from tailcast.latency_model import load_latency_model
     from tailcast.posteriors import save_posterior
     from tailcast.report.posterior import posterior_readme, posterior_text
 
-    model = load_latency_model(latency_model or DEFAULT_LATENCY_MODEL)
-    sources = load_sources(paths, model, leave_out=leave_out or ())
+    law = load_latency_model(latency_model or DEFAULT_LATENCY_MODEL)
+    stated = stated_server(study, model, gpu, tensor_parallel)
+    sources = load_sources(paths, law, leave_out=leave_out or (), stated=stated)
     for note in sources.notes:
         say(note)
     sampler = Sampler(draws=draws, tune=tune, chains=chains)
-    fitted = fit_by(
-        route, model, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say
-    )
+    fitted = fit_by(route, law, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say)
     found = fitted.diagnostics
     if not found.passed and not allow_unconverged:
         raise InferenceError(
@@ -58,13 +64,14 @@ def fit(
         )
     card = posterior_card(
         output.resolve().name,
-        model,
+        law,
         fitted,
         files=sources.files,
         notes=sources.notes,
         seed=seed,
         sampler=sampler,
         method=route,
+        settings=settings_of(sources.deployments),
     )
     save_posterior(output, fitted.tree, card, posterior_readme(card))
     emit(posterior_text(card, fitted.tree))

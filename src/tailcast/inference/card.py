@@ -30,6 +30,7 @@ def posterior_card(
     sampler: Sampler,
     method: str = "emulator-nuts",
     parent: str | None = None,
+    settings: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """Card of a fit.
 
@@ -53,6 +54,8 @@ def posterior_card(
         Route.
     parent : str, optional
         Hash of the posterior that was updated.
+    settings : mapping of str to sequence, optional
+        Engine settings that the runs had, from `tailcast.inference.scope.settings_of`.
 
     Returns
     -------
@@ -70,6 +73,7 @@ def posterior_card(
         "data_sha256": dict(sorted(files.items())),
         "notes": list(notes),
         "scope": scope(fitted.evidence),
+        "settings": dict(settings or {}),
         "method": {
             "route": method,
             "draws": sampler.draws,

@@ -248,7 +248,7 @@ def assembled(
     children["prior"] = _prior_group(model, prior)
     children["evidence"] = evidence_tree(evidence)
     if runs:
-        children["emulator_check"] = _emulator_check(model, runs, evidence, tree, seed, threads)
+        children["emulator_check"] = emulator_check(model, runs, evidence, tree, seed, threads)
     return xr.DataTree.from_dict(
         {
             f"{name}/{path.strip('/')}".rstrip("/"): node.to_dataset(inherit=False)
@@ -304,7 +304,7 @@ def _prior_group(model: LatencyModel, prior: Population) -> xr.DataTree:
     return xr.DataTree(dataset=data)
 
 
-def _emulator_check(
+def emulator_check(
     model: LatencyModel,
     runs: Sequence[RunInput],
     evidence: Evidence,
@@ -312,7 +312,28 @@ def _emulator_check(
     seed: int,
     threads: int,
 ) -> xr.DataTree:
-    """Emulators against fresh engine runs at posterior draws, on workload seeds not used before."""
+    """Emulators against fresh engine runs at posterior draws, on workload seeds not used before.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        That was fitted.
+    runs : sequence of RunInput
+        In the order of the evidence's runs.
+    evidence : Evidence
+        With their emulators.
+    tree : xarray.DataTree
+        Posterior.
+    seed : int
+        Of the fit.
+    threads : int
+        Engine threads.
+
+    Returns
+    -------
+    xarray.DataTree
+        Bias, root mean square error and claimed residual by summary, log units.
+    """
     names, bias, rmse, residual = [], [], [], []
     for k, (run, item) in enumerate(zip(runs, evidence.runs, strict=True)):
         points = run_log_effective(model, tree, evidence, k)
