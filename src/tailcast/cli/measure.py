@@ -51,6 +51,7 @@ def measure(
     )
     with Ongoing(begun) as running:
         worth = running.observe_next()
+    say("P(settles): some contender holds the risk and no cheaper one is left open")
     if style is Format.json:
         content = {
             "schema": "tailcast/measure/1",

@@ -69,6 +69,7 @@ def search_rows(found: SearchResult, ci_prob: float) -> tuple[list[str], list[li
 
 def _confirmed(found: SearchResult) -> dict[int, Confirmed]:
     confirmed = found.decision.confirmed if found.decision else ()
+    confirmed += tuple(member.confirmed for member in found.front)
     return {c.candidate: c for c in confirmed}
 
 
@@ -168,7 +169,22 @@ def _nothing_line(found: SearchResult) -> str:
             f"close to the accepted {found.study.terms.risk:.0%} to be shown with {n} blocks; "
             "raise confirm, or leave more headroom."
         )
-    return "nothing met the objectives at the accepted risk."
+    risk = found.study.terms.risk
+    least = min(
+        (float(o.missed(found.question).any(axis=1).mean()) for o in found.outcomes.values()),
+        default=1.0,
+    )
+    why = (
+        "its median meets them, so the spread decides"
+        if risk < least <= 0.5
+        else "its median misses them"
+        if least > 0.5
+        else "too close to be shown"
+    )
+    return (
+        f"nothing met the objectives: the best candidate misses in {least:.0%} of fresh blocks, "
+        f"accepted are {risk:.0%}; {why}."
+    )
 
 
 def _sustained_lines(found: SearchResult) -> list[str]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.search.evaluator import Job
-from tailcast.search.executors import CONFIRM
+from tailcast.search.gate import Confirmed, confirm
 from tailcast.search.pareto import race_front
 from tailcast.search.race import Race
 from tailcast.search.sequential import clopper_pearson
@@ -33,8 +32,9 @@ class FrontMember:
         Fresh blocks that meet all objectives, and all.
     p_met_low, p_met_high : float
         90 % Clopper-Pearson interval of P(met); Monte Carlo error only.
-    holds : bool
-        Whether P(met) is shown to reach 1 - risk, for all members together at 5 %.
+    confirmed : Confirmed
+        What it is based on; `passed` where P(met) is shown to reach 1 - risk, with all members and
+        looks reckoned in.
     """
 
     candidate: int
@@ -44,7 +44,12 @@ class FrontMember:
     n_block: int
     p_met_low: float
     p_met_high: float
-    holds: bool
+    confirmed: Confirmed
+
+    @property
+    def holds(self) -> bool:
+        """Whether P(met) is shown to reach 1 - risk."""
+        return self.confirmed.passed
 
     @property
     def p_met(self) -> float:
@@ -77,35 +82,41 @@ def confirm_front(
     if not members:
         return ()
     tell(f"confirming {len(members)} members of the front on fresh blocks")
-    jobs = [Job(candidate=k, purpose=CONFIRM, first=0, last=n_confirm) for k in members]
     found = []
-    for k, scores in zip(members, race.evaluator.evaluate(jobs), strict=True):
-        n, n_missed = len(scores.missed), int(scores.missed.sum())
-        low, high = clopper_pearson(n_missed, n, 0.05)
-        corrected = clopper_pearson(n_missed, n, 0.05 / len(members))[1]
+    for k in members:
+        own = confirm(
+            race.evaluator,
+            k,
+            risk=race.rules.risk,
+            n_block=n_confirm,
+            finalists=len(members),
+        )
+        low, high = clopper_pearson(own.n_missed, own.n_block, 0.05)
         found.append(
             FrontMember(
                 candidate=k,
                 cost=float(race.evaluator.cost[k]),
                 capacity=float(capacity[k]),
-                n_met=n - n_missed,
-                n_block=n,
+                n_met=own.n_block - own.n_missed,
+                n_block=own.n_block,
                 p_met_low=1 - high,
                 p_met_high=1 - low,
-                holds=corrected <= race.rules.risk,
+                confirmed=own,
             )
         )
     zone = race.rules.zone
     return tuple(
-        one for one in found if not any(_beats(other, one, zone) for other in found if other != one)
+        one
+        for one in found
+        if not any(_beats(other, one, zone) for other in found if other is not one)
     )
 
 
 def _beats(one: FrontMember, other: FrontMember, zone: float) -> bool:
     no_worse = (
         one.cost <= other.cost
-        and one.n_met >= other.n_met
+        and one.p_met >= other.p_met
         and one.capacity >= other.capacity * (1 - zone)
     )
-    better = one.cost < other.cost or one.n_met > other.n_met
+    better = one.cost < other.cost or one.p_met > other.p_met
     return no_worse and (better or one.capacity > other.capacity * (1 + zone))

@@ -52,6 +52,13 @@ class Stakes:
     missed: NDArray[np.bool_]
     risk: float
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a contender holds the risk now, and no cheaper one may."""
+        n = self.missed.shape[1]
+        chosen, settled = self.choice(np.full((1, n), 1.0 / n))
+        return bool(settled[0] and chosen[0] >= 0)
+
     def choice(self, weights: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Decision under weights of the blocks.
 

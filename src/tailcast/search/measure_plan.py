@@ -55,6 +55,7 @@ def observe_next(
     chosen: Sequence[int],
     *,
     seed: int = 0,
+    only_open: bool = False,
     tell: Callable[[str], None] = lambda line: None,
 ) -> list[Worth]:
     """Rank runs by what observing them does to the decision between contenders.
@@ -70,13 +71,15 @@ def observe_next(
         Contenders.
     seed : int
         Of the simulated noise.
+    only_open : bool
+        Whether a decision that is settled already is left alone.
     tell : callable
         Told each step.
 
     Returns
     -------
     list of Worth
-        The best first.
+        The best first; empty for a settled decision that is left alone.
 
     Raises
     ------
@@ -91,6 +94,8 @@ def observe_next(
         missed=np.array([found.missed for found in scores]),
         risk=study.terms.risk,
     )
+    if only_open and stakes.is_settled:
+        return []
     fleets = [simulator.candidates[k].fleet for k in chosen]
     blocks = simulator.context.blocks(simulator.candidates[chosen[0]].posterior, RACE)
     options = measure_options(study, fleets)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailcast.posteriors import Posterior
 from tailcast.risk.curve import Edge, largest_held
 from tailcast.risk.trial import Outcomes, Question
-from tailcast.risk.vary import mean_rate, rate_curve
+from tailcast.risk.vary import mean_rate, rate_curve, workload_at
 from tailcast.search.bounds import Bounds
 from tailcast.search.decision import Decision, decide
 from tailcast.search.evaluator import Job, Simulator
@@ -29,8 +29,11 @@ from tailcast.workload.spec import Workload
 
 Array = NDArray[np.float64]
 
-_SUSTAIN_BLOCKS = 100
-_CAPACITY_BLOCKS = 64
+_CAPACITY_BLOCKS = 100
+_SHOWN = 3
+"""Contenders that are shown where nobody was confirmed."""
+_NEAR = 0.8
+"""Share of the stability boundary at which the search for a sustainable rate begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,14 +229,14 @@ class Search:
         law_p_miss: float,
     ) -> SearchResult:
         settings = self.study.settings
-        reported = list(dict.fromkeys(reported))
+        reported = list(dict.fromkeys(reported or contenders(race)[:_SHOWN]))
         jobs = [Job(candidate=k, purpose=CONFIRM, first=0, last=settings.confirm) for k in reported]
         outcomes = dict(zip(reported, self.simulator.outcomes(jobs), strict=True))
         found = decision.winner is not None if decision is not None else any(m.holds for m in front)
         sustained = None if found else self._sustained(race)
         runs: tuple[Worth, ...] = ()
         if not found and sustained is not None and sustained.p_saturated <= 0.5:
-            runs = self.observe_next(race)
+            runs = self.observe_next(race, only_open=True)
         return SearchResult(
             study=self.study,
             space=self.space,
@@ -250,13 +253,17 @@ class Search:
             question=self.simulator.context.question,
         )
 
-    def observe_next(self, race: Race | None = None) -> tuple[Worth, ...]:
+    def observe_next(
+        self, race: Race | None = None, *, only_open: bool = False
+    ) -> tuple[Worth, ...]:
         """What to observe next for the decision.
 
         Parameters
         ----------
         race : Race, optional
             That names the contenders; run where absent.
+        only_open : bool
+            Whether nothing is said about a decision that is settled already.
 
         Returns
         -------
@@ -277,7 +284,14 @@ class Search:
         if not chosen or len({self.space.candidates[k].posterior for k in chosen}) > 1:
             return ()
         return tuple(
-            observe_next(self.simulator, self.study, chosen, seed=self.seed, tell=self.tell)
+            observe_next(
+                self.simulator,
+                self.study,
+                chosen,
+                seed=self.seed,
+                only_open=only_open,
+                tell=self.tell,
+            )
         )
 
     def capacity(self) -> Array:
@@ -315,13 +329,13 @@ class Search:
         self.tell(f"largest rate that {candidate.fleet.title} sustains")
         blocks = self.simulator.context.blocks(candidate.posterior, RACE)
         few = blocks.but(
-            draw_of=blocks.draw_of[:_SUSTAIN_BLOCKS],
-            workload_seeds=blocks.workload_seeds[:_SUSTAIN_BLOCKS],
+            draw_of=blocks.draw_of[:_CAPACITY_BLOCKS],
+            workload_seeds=blocks.workload_seeds[:_CAPACITY_BLOCKS],
         )
         curve = rate_curve(
             candidate.fleet,
             few,
-            self.study.workload,
+            workload_at(self.study.workload, min(1.0, _NEAR / float(worst[best]))),
             self.simulator.context.question,
             risk=risk,
             threads=2,
