@@ -175,7 +175,7 @@ def _row(spread: Spread) -> list[str]:
 
 def _fault_lines(found: Imported) -> list[str]:
     n_severe = sum(fault.severe for fault in found.faults)
-    if not found.faults:
+    if not n_severe:
         return []
     return [f"{n_severe} faults and {len(found.faults) - n_severe} remarks; see trace check"]
 
