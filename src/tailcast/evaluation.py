@@ -28,6 +28,7 @@ from tailcast.traces.experiment import (
     attempt_experiments,
     experiment_requests,
 )
+from tailcast.traces.public_sets import is_public_set, load_public_set
 
 
 def evaluate(
@@ -45,7 +46,7 @@ def evaluate(
     Parameters
     ----------
     paths : iterable of path
-        Experiment files and folders of them.
+        Experiment files, folders of them, and folders of public sets that hold runs.
     posterior : Posterior
         To be judged.
     n_draw : int
@@ -69,8 +70,11 @@ def evaluate(
     InputError
         If a path holds no experiment or a file is malformed.
     """
+    listed = [Path(path) for path in paths]
+    files = [path for path in listed if not is_public_set(path)]
+    public = [e for p in listed if is_public_set(p) for e in load_public_set(p).experiments]
     return evaluate_experiments(
-        attempt_experiments(paths),
+        [*(attempt_experiments(files) if files or not public else ()), *public],
         posterior,
         n_draw=n_draw,
         seed=seed,

@@ -1,17 +1,20 @@
-"""`tailcast posterior`: list, show."""
+"""`tailcast posterior`: list, show, check, compare."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tailcast.cli.emit import emit, emit_json
-from tailcast.cli.options import Format, FormatOption, OutputOption
+from tailcast.cli.options import Format, FormatOption, OutputOption, SeedOption
 
 app = typer.Typer(
-    help="Posteriors: what is shipped, what one holds.",
+    help="Posteriors: what is shipped, what one holds, whether it may be used.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+NameArgument = Annotated[str | None, typer.Argument(help="Shipped name or folder.")]
 
 
 @app.command("list")
@@ -41,7 +44,7 @@ def list_posteriors(style: FormatOption = Format.table, output: OutputOption = N
 
 @app.command("show")
 def show(
-    name: Annotated[str | None, typer.Argument(help="Shipped name or folder.")] = None,
+    name: NameArgument = None,
     style: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
@@ -59,3 +62,64 @@ def show(
     else:
         header, rows = coefficient_rows(found.card, found.tree())
         emit(render_rows(header, rows, style.value), output)
+
+
+@app.command("check")
+def check(
+    name: NameArgument = None,
+    evaluation: Annotated[
+        Path | None,
+        typer.Option("--evaluation", help="JSON of tailcast evaluate: coverage must hold too."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Folder for ArviZ's plots; made where missing.")
+    ] = None,
+    seed: SeedOption = 0,
+    style: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Convergence, contraction, fit, emulators and floors against what a posterior must meet."""
+    from tailcast.artifacts import DEFAULT_POSTERIOR
+    from tailcast.diagnostics.check import check_posterior
+    from tailcast.diagnostics.stored_evaluation import load_evaluation
+    from tailcast.posteriors import load_posterior
+    from tailcast.report.posterior_check import check_report
+
+    found = check_posterior(
+        load_posterior(name or DEFAULT_POSTERIOR),
+        evaluation=load_evaluation(evaluation) if evaluation is not None else None,
+        seed=seed,
+    )
+    if plot is not None:
+        from tailcast.cli.emit import say
+        from tailcast.report.posterior_plots import plot_posterior
+
+        for path in plot_posterior(found, plot, seed=seed):
+            say(f"wrote {path}")
+    if style is Format.json:
+        emit_json(found.as_json(), output)
+    else:
+        emit(check_report(found, style.value), output)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command("compare")
+def compare(
+    first: Annotated[str, typer.Argument(help="Shipped name or folder.")],
+    second: Annotated[str, typer.Argument(help="Shipped name or folder.")],
+    style: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Which coefficients moved from one posterior to another, and which became surer."""
+    from tailcast.diagnostics.posterior_comparison import compare_posteriors
+    from tailcast.posteriors import load_posterior
+    from tailcast.report.posterior_check import comparison_rows, comparison_text
+    from tailcast.report.tables import render_rows
+
+    found = compare_posteriors(load_posterior(first), load_posterior(second))
+    if style is Format.json:
+        emit_json(found.as_json(), output)
+        return
+    table = render_rows(*comparison_rows(found), style.value)
+    emit(table if style is Format.csv else f"{table}\n\n{comparison_text(found)}", output)

@@ -11,6 +11,7 @@ from tailcast.deployment import Deployment
 from tailcast.errors import InputError
 from tailcast.inference.evidence import Output, StepEvidence
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
+from tailcast.inference.public_input import public_evidence
 from tailcast.inference.recorded import Recorded, Stated, is_recorded, read_recorded
 from tailcast.inference.step_input import step_log_evidence
 from tailcast.inference.sweep_input import SWEEP_FILES, sweep_evidence
@@ -20,6 +21,7 @@ from tailcast.latency_model import LatencyModel, Scale
 from tailcast.request import RequestTable
 from tailcast.streams import stream
 from tailcast.traces.experiment import Experiment, experiment_requests, load_experiments
+from tailcast.traces.public_sets import is_public_set
 from tailcast.workload.uncached import with_unique_prompts
 
 PROVEN = "resolved client configuration"
@@ -77,7 +79,7 @@ def load_sources(
     paths : iterable of pathlib.Path
         Experiment files, folders of them, and folders (or files) of step sweeps named
         ``prefill_ttft.csv``, ``mixed_step.csv`` and ``fits.yaml``; traces, step logs and results
-        of other tools, whatever is recognised.
+        of other tools, whatever is recognised; folders of known public sets.
     model : LatencyModel
         Whose bases the sweeps are expressed in.
     leave_out : sequence of str
@@ -103,6 +105,15 @@ def load_sources(
     deployments: list[Deployment] = []
     for path in paths:
         sweeps, rest = _split(path)
+        if not sweeps and is_public_set(path):
+            public = public_evidence(path, model, run_input)
+            for found_run, deployment in zip(public.runs, public.deployments, strict=True):
+                if _once(found_run, runs, steps, (), notes):
+                    deployments.append(deployment)
+            steps += public.steps
+            notes += public.notes
+            files |= public.files
+            continue
         if not sweeps and is_recorded(path):
             for one in read_recorded(path, stated):
                 found, own_notes = recorded_evidence(one, model)

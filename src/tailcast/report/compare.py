@@ -1,89 +1,134 @@
-"""Tables of a comparison of latency models."""
+"""The chain beside the engine, for people and for programs."""
 
-from tailcast.inference.model_comparison import ModelComparison, residual_patterns, scores
-from tailcast.report.tables import render_rows
+from collections.abc import Sequence
+from typing import Any
 
-_SHOWN = (("e2e", "mean"), ("e2e", "p90"), ("e2e", "p99"))
-_TTFT = (("ttft", "mean"), ("ttft", "p90"), ("ttft", "p99"))
+from tailcast.crosscheck.compare import STATS, Compared
+from tailcast.crosscheck.control import pooled_variance_ratio
+from tailcast.units import format_duration
 
 
-def compare_rows(found: ModelComparison) -> tuple[list[str], list[list[str]]]:
-    """One row a latency model.
+def compare_rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
+    """Every place as a row.
 
     Parameters
     ----------
-    found : ModelComparison
-        Best first.
+    found : sequence of Compared
+        Places.
 
     Returns
     -------
-    list of str
-        Header.
-    list of list of str
-        Cells.
+    tuple
+        Header and rows of text.
     """
-    header = ["latency model", "elpd", "against best", "CRPS ttft", "CRPS e2e", "covered 90 %"]
+    header = ["in/out", "cap", "load", "ttft engine", "chain", "off", "p99", "wait engine"]
+    header += ["chain", "itl engine", "chain", "off", "worth ttft", "itl", "p99"]
     rows = []
-    for k, own in enumerate(found.judged):
-        by_key = {(row["metric"], row["statistic"]): row for row in scores(own)}
-        gap, error = found.difference(k)
-        crps = [
-            sum(by_key[key]["crps"] for key in keys if key in by_key) / max(len(keys), 1)
-            for keys in (_TTFT, _SHOWN)
-        ]
-        covered = [row["coverage90"] for row in by_key.values()]
+    for each in found:
+        case, engine, chain = each.case, each.engine, each.chain
         rows.append(
             [
-                own.model.name,
-                f"{own.elpd.sum():.1f}",
-                "best" if k == 0 else f"{gap:+.1f} +- {error:.1f}",
-                *(f"{value:.4f}" for value in crps),
-                f"{sum(covered) / len(covered):.2f}",
+                f"{case.tokens_in:g}/{case.tokens_out:g}",
+                str(case.max_batch),
+                f"{case.load:g}",
+                format_duration(engine["ttft"]),
+                format_duration(chain["ttft"]),
+                _off(each.log_error["ttft"]),
+                format_duration(engine["ttft_p99"]),
+                format_duration(engine["wait"]),
+                format_duration(chain["wait"]),
+                format_duration(engine["itl"]),
+                format_duration(chain["itl"]),
+                _off(each.log_error["itl"]),
+                *(f"{each.control[name].variance_ratio:.2g}" for name in STATS),
             ]
         )
     return header, rows
 
 
-def compare_text(found: ModelComparison, style: str) -> str:
-    """Residual patterns of every model, and how to read it all.
+def _off(error: tuple[float, float]) -> str:
+    return f"{100 * error[0]:+.0f}±{100 * error[1]:.1f} %"
+
+
+def compare_notes(found: Sequence[Compared]) -> list[str]:
+    """Where the chain is off and why, and what it is worth as a control variate.
 
     Parameters
     ----------
-    found : ModelComparison
-        Best first.
-    style : str
-        ``table`` or ``markdown``.
+    found : sequence of Compared
+        Places.
 
     Returns
     -------
-    str
-        Several lines.
+    list of str
+        One sentence a line.
     """
-    keys = [(row["group"], row["level"]) for row in residual_patterns(found.judged[0])]
-    ordered = list(dict.fromkeys(keys))
-    header = ["group", "level"]
-    for own in found.judged:
-        header += [f"{own.model.name} ttft", "e2e"]
-    rows = []
-    for group, level in ordered:
-        cells = [group, level]
-        for own in found.judged:
-            pattern = {
-                (r["group"], r["level"], r["metric"]): r["bias"] for r in residual_patterns(own)
-            }
-            for metric in ("ttft", "e2e"):
-                bias = pattern.get((group, level, metric))
-                cells.append("" if bias is None else f"{100 * bias:+.1f}%")
-        rows.append(cells)
-    n = len(found.judged[0].left_out)
-    return "\n".join(
-        [
-            "Bias of predicted medians of means, by group:",
-            "",
-            render_rows(header, rows, style),
-            "",
-            f"elpd: log predictive density of {n} runs, each left out of an exact refit; the "
-            "difference to the best with the standard error of the paired sum. A difference below "
-            "two standard errors is no evidence. CRPS in log units, mean over mean, P90 and P99.",
-        ]
+    places: dict[str, list[str]] = {}
+    for each in found:
+        case = each.case
+        name = f"{case.tokens_in:g}/{case.tokens_out:g}/{case.max_batch} at {case.load:g}"
+        for reason in each.reasons:
+            places.setdefault(reason, []).append(name)
+    lines = [
+        f"{reason[:1].upper() + reason[1:]}: {', '.join(names)}."
+        for reason, names in places.items()
+    ]
+    worth = {name: pooled_variance_ratio([each.control[name] for each in found]) for name in STATS}
+    lines.append(
+        "Off: ln(chain/engine). Worth: engine runs that one run with the chain as its control "
+        f"variate stands for; on the whole ttft {worth['ttft']:.2g}, itl {worth['itl']:.2g}, "
+        f"ttft p99 {worth['ttft_p99']:.2g}."
     )
+    return lines
+
+
+def compare_json(found: Sequence[Compared], inputs: dict[str, Any]) -> dict[str, Any]:
+    """Every place for programs, in SI units.
+
+    Parameters
+    ----------
+    found : sequence of Compared
+        Places.
+    inputs : dict
+        The question.
+
+    Returns
+    -------
+    dict
+        Schema ``tailcast/queue-compare/1``.
+    """
+    return {
+        "schema": "tailcast/queue-compare/1",
+        "inputs": inputs,
+        "places": [
+            {
+                "input_tokens": each.case.tokens_in,
+                "output_tokens": each.case.tokens_out,
+                "max_num_seqs": each.case.max_batch,
+                "load": each.case.load,
+                "rate": each.rate,
+                "engine": each.engine,
+                "chain": each.chain,
+                "log_error": {
+                    name: {"mean": mean, "se": error}
+                    for name, (mean, error) in each.log_error.items()
+                },
+                "control_variate": {
+                    name: {
+                        "plain": c.plain,
+                        "plain_se": c.plain_se,
+                        "mean": c.mean,
+                        "se": c.se,
+                        "correlation": c.correlation,
+                        "variance_ratio": c.variance_ratio,
+                    }
+                    for name, c in each.control.items()
+                },
+                "reasons": list(each.reasons),
+            }
+            for each in found
+        ],
+        "variance_ratio": {
+            name: pooled_variance_ratio([each.control[name] for each in found]) for name in STATS
+        },
+    }

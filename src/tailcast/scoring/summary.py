@@ -107,11 +107,8 @@ class ScoreSummary:
             Ready for `json.dumps`.
         """
         plain = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in {"coverage", "pit", "crps_seconds"}
+            name: getattr(self, name) for name in self.__slots__ if name not in {"coverage", "pit"}
         }
-        plain["mean_crps_seconds"] = self.crps_seconds
         plain["pit5"] = list(self.pit)
         for each in self.coverage:
             plain[f"coverage{each.level}_by_experiment"] = each.share
