@@ -1,7 +1,9 @@
 """Posteriors on disk: a netCDF DataTree with a card; saving, loading, listing."""
 
+import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ MAX_BYTES = 1_000_000
 """A shipped posterior is at most this large."""
 
 _CARD_KEYS = ("schema", "name", "latency_model", "model_sha256", "scope", "method", "seed")
+_CARD_TABLES = ("scope", "method", "diagnostics", "contraction", "basis_range", "checks_made")
 _SINGLE = {"posterior", "prior", "sample_stats"}
 
 
@@ -187,6 +190,7 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
             f"{folder / CARD}: fitted with another version of latency model {model.name!r} "
             f"(hash {str(card['model_sha256'])[:12]}, now {model.sha256[:12]}); fit it again"
         )
+    _check_file(folder / FILE, card)
     return Posterior(
         name=name,
         latency_model=model,
@@ -196,18 +200,33 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
     )
 
 
+def _check_file(path: Path, card: Mapping[str, Any]) -> None:
+    """Refuse draws that are damaged or belong to another card."""
+    stated = card.get("file_sha256")
+    if stated is None:
+        return
+    with _reading(path):
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != stated:
+            reason = f"hash {found[:12]}, its card says {str(stated)[:12]}"
+            raise ValueError(f"damaged, or of another fit: {reason}")
+
+
 def _read_card(path: Path) -> dict[str, Any]:
     try:
-        card = json.loads(path.read_text())
+        card = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read; is this a posterior folder?") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error}); fit the posterior again") from error
     if not isinstance(card, dict):
         raise InputError(f"{path}: a card is a JSON object, got {type(card).__name__}")
     for key in _CARD_KEYS:
         if key not in card:
             raise InputError(f"{path}: card lacks {key!r}; fit the posterior again")
+    for key in _CARD_TABLES:
+        if not isinstance(card.get(key, {}), dict):
+            raise InputError(f"{path}: {key} must be an object, got {card[key]!r:.60}")
     return card
 
 
@@ -222,17 +241,42 @@ def posterior_names() -> list[str]:
     return artifact_names("posteriors")
 
 
-def save_posterior(folder: Path, tree: "xr.DataTree", card: Mapping[str, Any], readme: str) -> None:
-    """Write a posterior folder; each file appears whole or not at all.
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that a posterior cannot be written to, before it is fitted.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Created where missing; an existing posterior in it is replaced.
+        New, empty, or one with a posterior that may be replaced.
+
+    Raises
+    ------
+    UsageError
+        If it is a file, holds something else or may not be written.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: is a file; give a folder for the posterior")
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / CARD).is_file():
+            raise UsageError(f"{folder}: is not empty and holds no posterior; give a new folder")
+        there = next(p for p in (folder, *folder.resolve().parents) if p.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise UsageError(f"{folder}: cannot be written in {there}; give another folder")
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def save_posterior(folder: Path, tree: "xr.DataTree", card: Mapping[str, Any], readme: str) -> None:
+    """Write a posterior folder; a new one appears whole or not at all.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Created where missing; an existing posterior in it is replaced file by file, its card last.
     tree : xarray.DataTree
         Groups to store. Volatile attributes are stripped, so that equal draws give equal bytes.
     card : mapping
-        Provenance; written last, so a folder with a card is complete.
+        Provenance; the hash of the stored file is added as ``file_sha256``.
     readme : str
         Text of the folder's README.md.
 
@@ -241,29 +285,31 @@ def save_posterior(folder: Path, tree: "xr.DataTree", card: Mapping[str, Any], r
     UsageError
         If the folder cannot be written or holds something else.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: is a file; give a folder for the posterior")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CARD).is_file():
-        raise UsageError(f"{folder}: is not empty and holds no posterior; give a new folder")
+    check_folder(folder)
+    stored = _netcdf(tree)
+    named = {**card, "file_sha256": hashlib.sha256(stored).hexdigest()}
+    content = {
+        FILE: stored,
+        "README.md": readme.encode(),
+        CARD: (json.dumps(named, indent=2, sort_keys=True) + "\n").encode(),
+    }
+    scratch = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / FILE, _netcdf(tree))
-        _write(folder / "README.md", readme.encode())
-        _write(folder / CARD, (json.dumps(card, indent=2, sort_keys=True) + "\n").encode())
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        for name, data in content.items():
+            (scratch / name).write_bytes(data)
+        scratch.chmod(0o755)
+        if folder.is_dir() and any(folder.iterdir()):
+            for name in content:
+                os.replace(scratch / name, folder / name)
+        else:
+            os.replace(scratch, folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _netcdf(tree: "xr.DataTree") -> bytes:

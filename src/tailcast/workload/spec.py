@@ -48,6 +48,8 @@ class RepeatedPrompts:
 
     def __post_init__(self) -> None:
         _at_least("distinct prompts", self.distinct, 1)
+        if self.distinct > _MAX_REQUESTS:
+            raise InputError(f"distinct prompts must be at most {_MAX_REQUESTS}")
         if self.order not in {"cycled", "random"}:
             raise InputError(f"order of prompts must be cycled or random, got {self.order!r}")
 
