@@ -203,6 +203,7 @@ _BASES: Mapping[str, Callable[[Deployment], Term]] = {
     "request_count": lambda _: _linear(prefill_request=1.0, decode=1.0),
     "prefill_request_count": lambda _: _linear(prefill_request=1.0),
     "step_count": lambda _: _linear(step=1.0),
+    "gap_count": lambda _: _linear(step=1.0),
 }
 
 BASIS_NAMES = tuple(_BASES)

@@ -56,7 +56,7 @@ def noise_scale(posterior: Posterior, metric: str, stat: str, n_draw: int) -> Ar
     posterior : Posterior
         With fitted noise scales.
     metric, stat : str
-        Which statistic; tpot and itl take those of e2e.
+        Which statistic; tpot and itl take those of e2e where they have none of their own.
     n_draw : int
         Rows wanted.
 
@@ -66,7 +66,8 @@ def noise_scale(posterior: Posterior, metric: str, stat: str, n_draw: int) -> Ar
         Log scale; None where the posterior has none for the metric.
     """
     noise = posterior.population.noise
-    base = {"tpot": "e2e", "itl": "e2e"}.get(metric, metric)
+    bases = {name.split(".", 1)[0] for name in noise}
+    base = metric if metric in bases else {"tpot": "e2e", "itl": "e2e"}.get(metric, metric)
     known = [name.split(".", 1)[1] for name in noise if name.split(".", 1)[0] == base]
     if not known:
         return None

@@ -200,7 +200,7 @@ def recorded_evidence(
         return run_input(one.experiment, model), one.notes
     if one.staged is None:
         raise InputError(f"{one.path}: neither requests, steps nor statistics")
-    return trace_run(one.staged, one.deployment, one.name), (*one.notes, *_left_out(one))
+    return trace_run(one.staged, one.deployment, one.name, model), (*one.notes, *_left_out(one))
 
 
 def _left_out(one: Recorded) -> list[str]:

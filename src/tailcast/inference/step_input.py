@@ -8,6 +8,7 @@ from tailcast.deployment import Deployment
 from tailcast.errors import InputError
 from tailcast.inference.evidence import StepEvidence, content_hash, step_evidence
 from tailcast.inference.population import deployment_key
+from tailcast.inference.trace_input import RECORDED
 from tailcast.latency_model import LatencyModel
 from tailcast.traces.step_log import StepLog
 from tailcast.traces.step_noise import StepNoise, step_noise
@@ -16,8 +17,6 @@ Array = NDArray[np.float64]
 
 MOST_STEPS = 1500
 """Steps of a log that enter a fit, evenly spread: neighbours say nearly the same."""
-
-STEP_PREFIX = "step log "
 
 
 def step_log_evidence(
@@ -64,7 +63,7 @@ def step_log_evidence(
     content = content_hash(
         log.elapsed, log.prefill_tokens, log.decode_tokens, deployment_key(deployment)
     )
-    found = step_evidence(f"{STEP_PREFIX}{name} {content[:12]}", model, deployment, rows)
+    found = step_evidence(f"{RECORDED[1]}{name} {content[:12]}", model, deployment, rows)
     weight = min(1.0, noise.n_effective / len(kept))
     return (
         StepEvidence(

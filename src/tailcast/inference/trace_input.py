@@ -11,6 +11,7 @@ from tailcast.errors import InputError
 from tailcast.inference.evidence import Output, content_hash
 from tailcast.inference.forward import RunInput
 from tailcast.inference.population import deployment_key
+from tailcast.latency_model import LatencyModel
 from tailcast.request import RequestTable
 from tailcast.traces.observed import Observed
 from tailcast.traces.token_times import TokenTimes, token_gaps
@@ -27,8 +28,10 @@ STATISTICS = ("mean", "p50", "p90", "p99")
 _LEAST_REQUESTS = {"mean": 1, "p50": 10, "p90": 20, "p99": 100}
 """A tail statistic of fewer requests than this is their largest value, not a tail."""
 
-_FITTED = ("ttft", "e2e")
+_FITTED = ("ttft", "e2e", "tpot", "itl")
 _PREFIX = "trace "
+RECORDED = (_PREFIX, "step log ")
+"""How the names of traces and step logs begin in a ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,9 @@ def _gaps(times: TokenTimes, stage: Ints, n_stage: int) -> list[Observed]:
     return found
 
 
-def trace_run(staged: StagedTrace, deployment: Deployment, name: str) -> RunInput:
+def trace_run(
+    staged: StagedTrace, deployment: Deployment, name: str, model: LatencyModel
+) -> RunInput:
     """Run of a trace, with the statistics that enter a fit.
 
     The requests are the recorded ones, so there is one workload realisation and no seed.
@@ -151,14 +156,21 @@ def trace_run(staged: StagedTrace, deployment: Deployment, name: str) -> RunInpu
         What served them.
     name : str
         Of the trace; the run's identity is this and a hash of its content.
+    model : LatencyModel
+        Statistics that it has no noise scale for are left out.
 
     Returns
     -------
     RunInput
-        Means, P50, P90 and P99 of ttft and e2e by stage.
+        Means, P50, P90 and P99 by stage: of ttft and e2e, of tpot and itl where the model wants
+        them.
     """
     requests = staged.requests
-    outputs = tuple(_output(o, requests) for o in staged.observed if o.metric in _FITTED)
+    outputs = tuple(
+        _output(o, requests)
+        for o in staged.observed
+        if o.metric in _FITTED and f"{o.metric}.{o.statistic}" in model.noise
+    )
     values = np.array([output.log_observed for output in outputs])
     content = content_hash(
         *(getattr(requests, column) for column in RequestTable.__slots__),
@@ -184,30 +196,31 @@ def _constant(requests: RequestTable) -> Callable[[int], RequestTable]:
 
 
 def _output(observed: Observed, requests: RequestTable) -> Output:
-    end_to_end = observed.metric == "e2e"
-    own = requests.output_tokens[requests.group == observed.stage]
+    """One statistic; how many request overheads are in it is taken at the stage's mean length."""
+    own = requests.output_tokens[requests.group == observed.stage].mean()
+    finish = {"e2e": 1.0, "tpot": 1.0 / max(own - 1.0, 1.0)}.get(observed.metric, 0.0)
     return Output(
         stage=observed.stage,
         metric=observed.metric,
         stat=observed.statistic,
         log_observed=float(np.log(observed.value)),
-        finish=float(end_to_end),
-        stream=float(own.mean()) if end_to_end else 1.0,
+        finish=float(finish),
+        stream=float(own) if observed.metric == "e2e" else 1.0,
     )
 
 
-def same_trace(name: str, known: str) -> bool:
-    """Whether two runs of a ledger are one trace, under whatever names.
+def same_source(name: str, known: str) -> bool:
+    """Whether two runs or step logs of a ledger are one recording, under whatever names.
 
     Parameters
     ----------
     name, known : str
-        Names as `trace_run` gives them; those of other runs are equal or not.
+        Names in a ledger; those of traces and step logs end in a hash of what was recorded.
 
     Returns
     -------
     bool
-        By the hash of what was recorded.
+        Whether names, or these hashes, are equal.
     """
-    both = name.startswith(_PREFIX) and known.startswith(_PREFIX)
-    return name == known or (both and name.rsplit(" ", 1)[-1] == known.rsplit(" ", 1)[-1])
+    kinds = [kind for kind in RECORDED if name.startswith(kind) and known.startswith(kind)]
+    return name == known or (bool(kinds) and name.rsplit(" ", 1)[-1] == known.rsplit(" ", 1)[-1])

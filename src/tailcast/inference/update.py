@@ -19,13 +19,20 @@ from tailcast.inference.emulate import (
     with_odds,
 )
 from tailcast.inference.evidence import Evidence, RunEvidence, StepEvidence
-from tailcast.inference.fit import Fit, assembled, run_log_effective, thinned
+from tailcast.inference.fit import (
+    Fit,
+    assembled,
+    emulator_check,
+    run_log_effective,
+    thinned,
+)
 from tailcast.inference.forward import RunInput
 from tailcast.inference.geometry import Geometry, laplace, learned, refolded, unfolding
 from tailcast.inference.nuts import Sampler, nuts
 from tailcast.inference.pointwise import flat_draws
 from tailcast.inference.population import Population, free_names, prior_population
 from tailcast.inference.sampling import Sampled, diagnostics, sample
+from tailcast.inference.trace_input import same_source
 from tailcast.latency_model import LatencyModel
 
 Array = NDArray[np.float64]
@@ -103,9 +110,8 @@ def update(
         raise UsageError("nothing to update with: no run and no step timing was given")
     if not 0 <= forget < 1:
         raise UsageError(f"forget must be at least 0 and below 1, got {forget:g}")
-    known = {item.name for item in evidence.items}
     for item in (*runs, *steps):
-        if item.name in known:
+        if any(same_source(item.name, known.name) for known in evidence.items):
             raise InputError(f"{item.name}: already in the posterior's evidence; it counts once")
     kept = _forgotten(evidence, forget)
     rough = []
@@ -132,7 +138,19 @@ def update(
     found = diagnostics(sampled.tree)
     prior = prior_population(model, DESIGN_SIZE, seed)
     tree = assembled(model, (), grown, thinned(sampled.tree, sampler.stored), prior, seed, threads)
+    if runs:
+        fresh = Evidence(runs=grown.runs[len(kept.runs) :])
+        checked = emulator_check(model, runs, fresh, tree, seed, threads).to_dataset()
+        tree["emulator_check"] = xr.DataTree(dataset=_joined_check(parent, checked))
     return Fit(tree=tree, evidence=grown, diagnostics=found, sampled=sampled)
+
+
+def _joined_check(parent: xr.DataTree, checked: xr.Dataset) -> xr.Dataset:
+    """Emulator errors of the new runs beside those that the parent found of its own."""
+    if "emulator_check" not in parent.children:
+        return checked
+    both: xr.Dataset = xr.concat([parent["emulator_check"].to_dataset(), checked], "summary")
+    return both
 
 
 def _forgotten(evidence: Evidence, forget: float) -> Evidence:
