@@ -251,10 +251,17 @@ def load_requests(question: AutoscaleQuestion, draw: int) -> RequestTable:
         Open loop.
     """
     arrival = question.load.arrivals(stream(question.seed, "arrivals", draw))
-    generator = stream(question.seed, "lengths", draw)
     lengths = [
-        uniform_lengths(float(mean), arrival.size, generator, question.length_spread)
-        for mean in (question.shape.tokens_in, question.shape.tokens_out)
+        uniform_lengths(
+            float(mean),
+            arrival.size,
+            stream(question.seed, name, draw),
+            question.length_spread,
+        )
+        for name, mean in (
+            ("input lengths", question.shape.tokens_in),
+            ("output lengths", question.shape.tokens_out),
+        )
     ]
     return request_table(arrival, lengths[0], lengths[1])
 

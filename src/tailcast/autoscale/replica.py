@@ -97,7 +97,7 @@ def known_replica(
     numbers = source.numbers
     if numbers is not None and source.posterior is not None:
         raise UsageError("give --numbers or --posterior, not both")
-    if numbers is not None and _is_fit(numbers):
+    if numbers is not None and is_fit(numbers):
         return _from_fit(Path(numbers), shape, limits, seed)
     if numbers is not None and "%" in numbers:
         prior = uncertain_numbers(numbers)
@@ -120,8 +120,21 @@ def known_replica(
     return KnownReplica(known=known, limits=limits, notes=notes)
 
 
-def _is_fit(numbers: str) -> bool:
-    return numbers.endswith(".nc")
+def is_fit(numbers: str) -> bool:
+    """Whether ``--numbers`` names a fit of the three numbers.
+
+    Parameters
+    ----------
+    numbers : str
+        As given.
+
+    Returns
+    -------
+    bool
+        True for a folder or a netCDF file.
+    """
+    path = Path(numbers)
+    return "," not in numbers and (path.is_dir() or path.suffix == ".nc")
 
 
 def uncertain_numbers(text: str) -> NumbersPrior:
@@ -223,21 +236,20 @@ def capped_by_cache(
 
 
 def _from_fit(path: Path, shape: RequestShape, limits: ServerLimits, seed: int) -> KnownReplica:
-    from tailcast.inference.queue_predict import fitted_discrepancy
+    from tailcast.inference.queue_predict import known_from_fit
+    from tailcast.inference.queue_store import read_queue_fit
     from tailcast.inference.queue_tree import queue_posterior
-    from tailcast.posteriors import read_tree
 
-    tree = read_tree(path)
-    fit = queue_posterior(tree)
-    known = KnownNumbers(
-        log_draws=fit.draws.log_numbers,
-        discrepancy=fitted_discrepancy(tree, shape, seed=seed),
-        source=f"fit {path.name}",
-    )
-    notes = []
-    if fit.limits != limits:
-        notes.append(f"limits are the fit's: {fit.limits.max_batch} sequences")
-    return KnownReplica(known=known, limits=fit.limits, notes=tuple(notes))
+    tree = read_queue_fit(path)
+    fitted = queue_posterior(tree).limits
+    notes = ()
+    if fitted != limits:
+        notes = (
+            f"limits are the fit's: {fitted.max_batch} sequences, "
+            f"{fitted.max_batched_tokens} tokens a step",
+        )
+    known = known_from_fit(tree, shape, seed=seed, source=f"fit {path.name}")
+    return KnownReplica(known=known, limits=fitted, notes=notes)
 
 
 def _from_posterior(

@@ -32,7 +32,9 @@ class Baseline(StrEnum):
 
 PathArgument = Annotated[
     Path | None,
-    typer.Argument(help="Recorded instead of live: trace, guidellm sweep, or experiment file."),
+    typer.Argument(
+        help="Recorded instead of live: sweep, experiments, trace, or another tool's runs."
+    ),
 ]
 PrometheusOption = Annotated[
     str | None,
@@ -148,30 +150,13 @@ def _follower(
 
 
 def _windows(path: Path, width: float) -> "list[Window]":
-    """Windows of a recorded run, by what the path holds."""
-    from tailcast.queueing.sweep import read_sweep
-    from tailcast.traces.experiment import load_experiments
-    from tailcast.traces.queue_windows import experiment_windows, trace_windows
-    from tailcast.traces.trace_files import trace_files
-    from tailcast.traces.tracev2 import read_trace
+    """Windows of a recorded run, whatever the path holds."""
+    from tailcast.inference.queue_sources import read_windows
 
-    if (path.is_dir() and any(path.glob("sweep.csv*"))) or path.name.endswith(".csv.gz"):
-        return read_sweep(path)
-    if path.is_file() and path.suffix == ".csv":
-        header = path.read_text(encoding="utf-8", errors="replace").split("\n", 1)[0]
-        if "prompt_nominal" in header:
-            return read_sweep(path)
-    if path.is_file() and path.suffix in {".yaml", ".yml"} and _is_experiment(path):
-        return [w for e in load_experiments(path) for w in experiment_windows(e)]
-    files = trace_files(path)
-    return trace_windows(read_trace(files.header, files.requests), width)
-
-
-def _is_experiment(path: Path) -> bool:
-    from tailcast.traces.yaml_file import read_yaml
-
-    content = read_yaml(path)
-    return isinstance(content, dict) and {"deployment", "workload"} <= set(content)
+    found = read_windows([path], width)
+    for note in found.notes:
+        say(note)
+    return list(found.windows)
 
 
 def _recorded(
