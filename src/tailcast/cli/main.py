@@ -56,6 +56,7 @@ def _register() -> None:
         predict,
         queue,
         replay,
+        report,
         search,
         size,
         slo,
@@ -71,6 +72,7 @@ def _register() -> None:
     app.command("size")(size.size)
     app.command("autoscale")(autoscale.autoscale)
     app.command("replay")(replay.replay)
+    app.command("report")(report.report)
     app.command("evaluate")(evaluate.evaluate)
     app.command("fit")(fit.fit)
     app.command("compare")(compare.compare)
