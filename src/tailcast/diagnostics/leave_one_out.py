@@ -12,6 +12,9 @@ Array = NDArray[np.float64]
 KHAT_LIMIT = 0.7
 """Pareto shape above which importance sampling is not to be trusted."""
 
+_STILL = 1e-9
+"""Spread of a log likelihood over draws below which a datum moves nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveOneOut:
@@ -102,16 +105,19 @@ def leave_one_out(data: FittedData, relative_efficiency: float = 1.0) -> LeaveOn
 
     log = data.log_likelihood.T
     told = data.weight[:, None] * log
-    smoothed, khat = array_stats.psislw(told, r_eff=relative_efficiency)
-    weight = np.asarray(smoothed, dtype=np.float64)
-    weight = weight - _log_sum(weight)[:, None]
+    weight, khat = np.zeros_like(log), np.zeros(len(log))
+    moves = np.ptp(told, axis=1) > _STILL
+    if moves.any():
+        smoothed, shape = array_stats.psislw(told[moves], r_eff=relative_efficiency)
+        weight[moves], khat[moves] = np.asarray(smoothed), np.asarray(shape)
+    weight -= _log_sum(weight)[:, None]
     elpd = _log_sum(weight + log)
     pit = np.sum(np.exp(weight) * data.probability.T, axis=1)
     return LeaveOneOut(
         data=data,
         elpd=elpd,
         pit=np.clip(pit, 0.0, 1.0),
-        khat=np.asarray(khat, dtype=np.float64),
+        khat=khat,
     )
 
 
