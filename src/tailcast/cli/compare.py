@@ -24,7 +24,7 @@ def compare(
     """Compare latency models: log predictive density, CRPS and residuals of runs left out."""
     from tailcast.inference.model_comparison import compare_models
     from tailcast.latency_model import load_latency_model
-    from tailcast.report.compare import compare_rows, compare_text
+    from tailcast.report.model_comparison import compare_rows, compare_text
     from tailcast.report.tables import render_rows
 
     models, paths = _split(arguments)
