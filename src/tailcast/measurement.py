@@ -63,9 +63,15 @@ def noise_scale(posterior: Posterior, metric: str, stat: str, n_draw: int) -> Ar
     Returns
     -------
     ndarray, shape (n_draw,), or None
-        Log scale; None where the posterior has none for the metric.
+        Log scale; draws from its prior where no data had the statistic; None where the latency
+        model has none for the metric.
     """
     noise = posterior.population.noise
+    prior = posterior.latency_model.noise.get(f"{metric}.{stat}")
+    if prior is not None and f"{metric}.{stat}" not in noise:  # in no data so far
+        z = stream(0, "noise scale", metric, stat).standard_normal(n_draw)
+        scale: Array = prior.centre * np.exp(prior.sd * z)
+        return scale
     bases = {name.split(".", 1)[0] for name in noise}
     base = metric if metric in bases else {"tpot": "e2e", "itl": "e2e"}.get(metric, metric)
     known = [name.split(".", 1)[1] for name in noise if name.split(".", 1)[0] == base]

@@ -46,6 +46,7 @@ def _root(
 def _register() -> None:
     from tailcast.cli import (
         autoscale,
+        calibrate,
         catalog,
         compare,
         evaluate,
@@ -62,6 +63,7 @@ def _register() -> None:
         slo,
         trace,
         tune,
+        update,
     )
 
     app.command("predict")(predict.predict)
@@ -74,6 +76,8 @@ def _register() -> None:
     app.command("replay")(replay.replay)
     app.command("report")(report.report)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("calibrate")(calibrate.calibrate)
+    app.command("update")(update.update)
     app.command("fit")(fit.fit)
     app.command("compare")(compare.compare)
     app.command("observe")(observe.observe)

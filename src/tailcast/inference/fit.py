@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from tailcast.errors import InferenceError
+from tailcast.inference.approach import approached_design
 from tailcast.inference.effective import effective_map
 from tailcast.inference.emulate import (
     DESIGN_SIZE,
@@ -126,6 +127,8 @@ def fit(
     emulated = []
     for run in runs:
         mapping, effective = prior_design(run, model, prior, seed)
+        if run.n_seed == 1:  # a trace, from any machine: the data may lie far out in the prior
+            effective = approached_design(run, mapping, effective, seed, threads=threads)
         emulated.append(
             emulated_run(run, model, mapping, effective, seed, threads=threads, report=report)
         )

@@ -28,7 +28,7 @@ STATISTICS = ("mean", "p50", "p90", "p99")
 _LEAST_REQUESTS = {"mean": 1, "p50": 10, "p90": 20, "p99": 100}
 """A tail statistic of fewer requests than this is their largest value, not a tail."""
 
-_FITTED = ("ttft", "e2e", "tpot", "itl")
+_FITTED = ("ttft", "e2e")
 _PREFIX = "trace "
 RECORDED = (_PREFIX, "step log ")
 """How the names of traces and step logs begin in a ledger."""
@@ -162,8 +162,7 @@ def trace_run(
     Returns
     -------
     RunInput
-        Means, P50, P90 and P99 by stage: of ttft and e2e, of tpot and itl where the model wants
-        them.
+        Means, P50, P90 and P99 of ttft and e2e by stage; those of tpot and itl say the same again.
     """
     requests = staged.requests
     outputs = tuple(

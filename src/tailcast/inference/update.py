@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from tailcast.errors import InferenceError, InputError, UsageError
+from tailcast.inference.approach import approached_design
 from tailcast.inference.density import density
 from tailcast.inference.density_kernel import UNFOLDED
 from tailcast.inference.emulate import (
@@ -118,8 +119,11 @@ def update(
     for run in runs:
         mapping, design = prior_design(run, model, population, seed)
         rows = np.linspace(0, len(design) - 1, min(design_size, len(design))).round().astype(int)
+        design = design[rows]
+        if run.n_seed == 1:
+            design = approached_design(run, mapping, design, seed, threads=threads)
         rough.append(
-            emulated_run(run, model, mapping, design[rows], seed, threads=threads, report=report)
+            emulated_run(run, model, mapping, design, seed, threads=threads, report=report)
         )
     grown = Evidence(runs=(*kept.runs, *rough), steps=(*kept.steps, *steps))
     report("first look at the updated posterior")
