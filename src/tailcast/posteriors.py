@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tailcast.inference.evidence import Evidence
 from tailcast.inference.population import Population
 from tailcast.inference.stored_population import Arrays, stored_population
 from tailcast.latency_model import LatencyModel, load_latency_model
+from tailcast.whole_file import whole_folder
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -288,28 +288,14 @@ def save_posterior(folder: Path, tree: "xr.DataTree", card: Mapping[str, Any], r
     check_folder(folder)
     stored = _netcdf(tree)
     named = {**card, "file_sha256": hashlib.sha256(stored).hexdigest()}
-    content = {
-        FILE: stored,
-        "README.md": readme.encode(),
-        CARD: (json.dumps(named, indent=2, sort_keys=True) + "\n").encode(),
-    }
-    scratch = None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        for name, data in content.items():
-            (scratch / name).write_bytes(data)
-        scratch.chmod(0o755)
-        if folder.is_dir() and any(folder.iterdir()):
-            for name in content:
-                os.replace(scratch / name, folder / name)
-        else:
-            os.replace(scratch, folder)
+        with whole_folder(folder, CARD) as scratch:
+            (scratch / FILE).write_bytes(stored)
+            (scratch / "README.md").write_text(readme, encoding="utf-8")
+            text = json.dumps(named, indent=2, sort_keys=True) + "\n"
+            (scratch / CARD).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror})") from error
-    finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _netcdf(tree: "xr.DataTree") -> bytes:

@@ -4,11 +4,11 @@ import json
 import math
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, TextIO
 
 from tailcast.errors import UsageError
+from tailcast.whole_file import write_whole
 
 VERBOSITY = {"level": 1}
 """0 quiet, 1 normal, 2 verbose; set once by the main callback."""
@@ -36,24 +36,9 @@ def emit(text: str, output: Path | None = None) -> None:
             silence(sys.stdout)
         return
     try:
-        if output.exists() and not output.is_file():  # a pipe or device, never to be replaced
-            output.write_text(text + "\n", encoding="utf-8")
-        else:
-            _replace(output.resolve(), text + "\n")
+        write_whole(output, text + "\n")
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror})") from error
-
-
-def _replace(path: Path, content: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def check_output(output: Path | None) -> Path | None:

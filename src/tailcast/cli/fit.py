@@ -45,9 +45,10 @@ def fit(
     from tailcast.inference.scope import settings_of
     from tailcast.inference.sources import load_sources
     from tailcast.latency_model import load_latency_model
-    from tailcast.posteriors import save_posterior
+    from tailcast.posteriors import check_folder, save_posterior
     from tailcast.report.posterior import posterior_readme, posterior_text
 
+    check_folder(output)
     law = load_latency_model(latency_model or DEFAULT_LATENCY_MODEL)
     stated = stated_server(study, model, gpu, tensor_parallel)
     sources = load_sources(paths, law, leave_out=leave_out or (), stated=stated)

@@ -10,7 +10,7 @@ import typer
 from tailcast.cli.emit import emit, emit_json, say
 from tailcast.cli.options import Format, FormatOption, OutputOption, SeedOption
 from tailcast.cli.predict import InputOption, OutputTokensOption, RateOption
-from tailcast.errors import UsageError
+from tailcast.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from tailcast.observe.run import Progress
@@ -68,6 +68,7 @@ def observe(
     The API key is read from TAILCAST_API_KEY or OPENAI_API_KEY.
     """
     from tailcast.cli.trace import show_trace
+    from tailcast.observe.save import reserved_folder
     from tailcast.observe.settings import ObserveSettings
     from tailcast.units import parse_duration
 
@@ -88,8 +89,11 @@ def observe(
     }
     given = {key: value for key, value in load.items() if value is not None}
     known = _known(study, replay)
-    requests = _replayed(replay, given) if replay else _drawn(study, given, seed)
-    stopped = _recorded(settings, requests, known, folder, None if replay else seed)
+    requests, notes = _replayed(replay, given) if replay else _drawn(study, given, seed)
+    with reserved_folder(folder):
+        for note in notes:
+            say(note)
+        stopped = _recorded(settings, requests, known, folder, None if replay else seed)
     show_trace(folder, style, lambda text: emit(text, output), lambda c: emit_json(c, output))
     if stopped:
         raise typer.Exit(130)
@@ -104,10 +108,9 @@ def _recorded(
 ) -> bool:
     """Run, write the trace, tell what went wrong; whether the run was stopped."""
     from tailcast.observe.run import observe as run_observe
-    from tailcast.observe.save import new_folder, save_observation
+    from tailcast.observe.save import save_observation
     from tailcast.units import format_duration
 
-    new_folder(folder)
     _more_files()
     say(f"{len(requests)} requests to {settings.url}")
     seen = run_observe(settings, requests, progress=_progress)
@@ -128,8 +131,10 @@ def _recorded(
     return seen.stopped
 
 
-def _drawn(study: Path | None, given: dict[str, Any], seed: int) -> "RequestTable":
-    """Requests of a study's workload with the flags on top."""
+def _drawn(
+    study: Path | None, given: dict[str, Any], seed: int
+) -> "tuple[RequestTable, tuple[str, ...]]":
+    """Requests of a study's workload with the flags on top, and what was assumed."""
     from tailcast.study import read_study
     from tailcast.workload.mapping import workload_from_mapping
     from tailcast.workload.materialise import materialise
@@ -154,15 +159,18 @@ def _drawn(study: Path | None, given: dict[str, Any], seed: int) -> "RequestTabl
         missing.insert(0, "--rate or --concurrency")
     if missing:
         raise UsageError(f"give {', '.join(missing)}, or a study file or a trace")
-    where = f"{study} [workload]" if study else "flags"
-    workload = workload_from_mapping(table, where, folder=study.parent if study else None)
-    for note in workload.notes:
-        say(note)
-    return materialise(workload, seed)
+    try:
+        where = f"{study} [workload]" if study else "flags"
+        workload = workload_from_mapping(table, where, folder=study.parent if study else None)
+    except InputError as error:
+        if study:
+            raise
+        raise UsageError(str(error)) from error
+    return materialise(workload, seed), tuple(workload.notes)
 
 
-def _replayed(path: Path, given: dict[str, Any]) -> "RequestTable":
-    """Requests of a trace, at their times or at a fixed concurrency."""
+def _replayed(path: Path, given: dict[str, Any]) -> "tuple[RequestTable, tuple[str, ...]]":
+    """Requests of a trace, at their times or at a fixed concurrency, and what is left out."""
     from tailcast.observe.run import closed_loop
     from tailcast.traces.trace_files import trace_files
     from tailcast.traces.trace_replay import trace_requests
@@ -175,14 +183,16 @@ def _replayed(path: Path, given: dict[str, Any]) -> "RequestTable":
     spoken = trace.columns.get("session_output")
     sessions = spoken is not None and bool(spoken.any())
     requests = trace_requests(trace, sessions="closed-loop" if sessions else "recorded")
-    if len(requests) < len(trace):
-        say(f"{len(trace) - len(requests)} requests of {path} have no output and are left out")
+    n_left = len(trace) - len(requests)
+    notes = (f"{n_left} requests of {path} have no output and are left out",) if n_left else ()
     if "n_requests" in given:
         from tailcast.request import RequestTable
 
         columns = {name: getattr(requests, name) for name in RequestTable.__slots__}
         requests = replace(requests, **{k: v[: given["n_requests"]] for k, v in columns.items()})
-    return closed_loop(requests, given["concurrency"]) if "concurrency" in given else requests
+    if "concurrency" in given:
+        requests = closed_loop(requests, given["concurrency"])
+    return requests, notes
 
 
 def _known(study: Path | None, replay: Path | None) -> "TraceServer | None":

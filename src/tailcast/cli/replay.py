@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailcast.cli.emit import emit_json, say
+from tailcast.cli.emit import check_output, emit_json, say
 from tailcast.cli.options import (
     CiProbOption,
     DrawsOption,
@@ -78,6 +78,7 @@ def replay(
     from tailcast.traces.tracev2 import read_trace
     from tailcast.units import parse_duration
 
+    check_output(None if export is None else export.with_name(f"{export.name}.yaml"))
     point = _point_model(posterior, latency_model, mode)
     files = trace_files(trace)
     recorded = read_trace(files.header, files.requests)
@@ -134,12 +135,14 @@ def _point_model(
 
 def _write_export(found: "Replay", prefix: Path) -> None:
     from tailcast.traces.tracev2 import write_trace
+    from tailcast.whole_file import whole_file
 
     if found.exported is None:
         return
     paths = [prefix.with_name(prefix.name + ending) for ending in (".yaml", ".csv")]
     try:
-        write_trace(found.exported, *paths)
+        with whole_file(paths[0]) as header, whole_file(paths[1]) as rows:
+            write_trace(found.exported, header, rows)
     except OSError as error:
         raise UsageError(f"{prefix}: cannot be written ({error.strerror})") from error
     say(f"the simulated run is in {paths[0]} and {paths[1].name}")

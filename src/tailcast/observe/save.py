@@ -1,7 +1,8 @@
 """An observed run as a trace in a folder."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from tailcast.traces.trace_files import FILE_NAMES
 from tailcast.traces.trace_header import TraceHeader, TraceServer
 from tailcast.traces.trace_replay import run_trace
 from tailcast.traces.tracev2 import Trace, write_trace
+from tailcast.whole_file import whole_folder
 
 _EXTRA_COLUMNS = (
     "request_id",
@@ -58,6 +60,36 @@ def new_folder(path: Path) -> None:
         raise InputError(f"{path}: folder is not empty ({taken.name}); name a new one")
 
 
+@contextmanager
+def reserved_folder(path: Path) -> Iterator[None]:
+    """Make the folder of a trace before anything is sent, and unmake it if nothing is recorded.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        New, or an empty folder.
+
+    Yields
+    ------
+    None
+        While the run lasts.
+
+    Raises
+    ------
+    InputError
+        If there is something in the way.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    new_folder(path)
+    try:
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # one that holds something stays
+                folder.rmdir()
+        raise
+
+
 def save_observation(
     observation: Observation,
     folder: Path,
@@ -72,7 +104,7 @@ def save_observation(
     observation : Observation
         What was seen.
     folder : pathlib.Path
-        Existing folder.
+        New or empty folder; the trace appears in it whole or not at all.
     server : TraceServer, optional
         What the user knows of the deployment; what the server tells itself wins.
     workload_seed : int, optional
@@ -84,6 +116,12 @@ def save_observation(
         As written: one row a request that was sent, sorted by when it was due.
     """
     trace = observed_trace(observation, server, workload_seed=workload_seed)
+    with whole_folder(folder, FILE_NAMES["header"]) as scratch:
+        _write_files(observation, trace, scratch)
+    return trace
+
+
+def _write_files(observation: Observation, trace: Trace, folder: Path) -> None:
     write_trace(trace, folder / FILE_NAMES["header"], folder / FILE_NAMES["requests"])
     records = _in_order(observation.records)
     write_token_times(_token_times(records), trace, folder / FILE_NAMES["token_times"])
@@ -93,7 +131,6 @@ def save_observation(
         for key, text in (("metrics_before", scrapes.first), ("metrics_after", scrapes.last)):
             (folder / FILE_NAMES[key]).write_text(kept_lines(text), encoding="utf-8", newline="\n")
         _write_series(observation, folder / FILE_NAMES["metrics"])
-    return trace
 
 
 def observed_trace(

@@ -97,7 +97,11 @@ def base_url(text: str) -> str:
     >>> base_url("localhost:8000/v1/")
     'http://localhost:8000'
     """
-    parts = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        parts.port  # noqa: B018  (refuses a port that is no number up to 65535)
+    except ValueError as error:
+        raise UsageError(f"url {text!r:.80} is no http address of a server: {error}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UsageError(f"url {parts.hostname or text!r} is no http address of a server")
     if parts.username or parts.password:
