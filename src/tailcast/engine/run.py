@@ -72,6 +72,8 @@ def _checked_tables(
         raise UsageError(f"draw_requests has {len(draw_requests)} tables for {law.n_draw} draws")
     if any(table.n_group != requests.n_group for table in draw_requests):
         raise UsageError("every table of draw_requests must have the groups of requests")
+    if all(table is draw_requests[0] for table in draw_requests):
+        return [draw_requests[0]]  # one plan and one memory serve all draws
     return list(draw_requests)
 
 
