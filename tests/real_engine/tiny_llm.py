@@ -26,6 +26,16 @@ CHAT = (
     "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
+HOST = """\
+[[accelerator]]
+name = "test-host-cpu"
+architecture = "x86-64"
+peak = { bf16 = 0.1, fp32 = 0.1 }
+memory_bandwidth = 20
+memory = 16
+interconnect = "none"
+interconnect_bandwidth = 1
+"""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -125,6 +135,13 @@ def write_folder(folder: Path) -> None:
         ("generation_config.json", {"bos_token_id": 0, "eos_token_id": 1}),
     ):
         (folder / name).write_text(json.dumps(content))
+
+
+def write_host(folder: Path) -> Path:
+    """Write a data sheet of one core of the machine that the tests run on, roughly."""
+    path = folder / "host.toml"
+    path.write_text(HOST)
+    return path
 
 
 def write_gguf(path: Path) -> None:

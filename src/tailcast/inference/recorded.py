@@ -17,6 +17,7 @@ from tailcast.traces.importers.imported import Imported
 from tailcast.traces.importers.reading import read_any, recognise
 from tailcast.traces.run_summary import RunSummary
 from tailcast.traces.step_log import StepLog
+from tailcast.traces.token_times import TokenTimes
 from tailcast.traces.trace_files import FILE_NAMES
 from tailcast.traces.trace_header import TraceHeader, TraceServer, read_header
 from tailcast.traces.trace_server import trace_deployment
@@ -65,6 +66,8 @@ class Recorded:
         Requests one by one.
     staged : StagedTrace, optional
         The same, by stage.
+    token_times : TokenTimes, optional
+        Times of its tokens.
     log : StepLog, optional
         Engine steps one by one.
     experiment : Experiment, optional
@@ -79,6 +82,7 @@ class Recorded:
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
     staged: StagedTrace | None = None
+    token_times: TokenTimes | None = None
     log: StepLog | None = None
     experiment: Experiment | None = None
 
@@ -197,7 +201,9 @@ def read_recorded(path: Path, stated: Stated | None = None) -> tuple[Recorded, .
         staged = staged_trace(trace, token_times=found.token_times)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    return (Recorded(**both, trace=trace, staged=staged, notes=notes),)  # type: ignore[arg-type]
+    return (
+        Recorded(**both, trace=trace, staged=staged, token_times=found.token_times, notes=notes),  # type: ignore[arg-type]
+    )
 
 
 def _header(found: Imported, path: Path) -> TraceHeader:
