@@ -219,12 +219,17 @@ def _itl(
         reach = np.where(slope > 0, reach, np.where(first <= value, count, 0.0))
         return float((np.clip(reach, 0.0, count) * times).sum())
 
-    low, high = float(first.min()), float((first + slope * (count - 1)).max())
-    wanted = probability * (total - 1) + 1
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if below(middle) >= wanted:
-            high = middle
-        else:
-            low = middle
-    return high, total - below(target), total
+    ends = float(first.min()), float((first + slope * (count - 1)).max())
+
+    def ordered(place: int) -> float:
+        """Value at a place of the sorted gaps, by halving."""
+        low, high = ends
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if below(middle) > place else (middle, high)
+        return high
+
+    place = probability * (total - 1)
+    left = ordered(int(place))
+    right = left if place == int(place) or below(left) > int(place) + 1 else ordered(int(place) + 1)
+    return left + (place - int(place)) * (right - left), total - below(target), total

@@ -1,5 +1,6 @@
 """Two candidates compared block by block: "B beats A by 18 % [4, 31], P = 0.98"."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,9 @@ from tailcast.search.race import paired_difference
 from tailcast.search.sequential import log_t_evidence, t_half_width
 
 Array = NDArray[np.float64]
+
+LEAST_BLOCKS = 16
+"""Blocks from which a mean difference of unknown law is trusted to behave like a normal one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Comparison:
         Share of blocks in which the first is better; ties count half.
     mean_log_ratio, half_width : float
         Mean of the log ratio, and the half width of its confidence sequence: Monte Carlo error
-        only, valid whenever one stops.
+        only, valid whenever one stops; infinite below 16 blocks.
     log_evidence : float
         Evidence that the mean is not zero, natural log.
     n_block : int
@@ -123,6 +127,7 @@ def compare(rank: Array, other: Array, *, alpha: float = 0.05, ci_prob: float = 
     gain = 1.0 - np.exp(difference)
     tail = (1.0 - ci_prob) / 2
     low, middle, high = np.quantile(gain, [tail, 0.5, 1.0 - tail])
+    enough = n >= LEAST_BLOCKS
     mean, sd = np.array(difference.mean()), np.array(difference.std(ddof=1))
     return Comparison(
         gain=float(middle),
@@ -130,7 +135,7 @@ def compare(rank: Array, other: Array, *, alpha: float = 0.05, ci_prob: float = 
         high=float(high),
         p_better=float((difference < 0).mean() + 0.5 * (difference == 0).mean()),
         mean_log_ratio=float(mean),
-        half_width=float(t_half_width(sd, np.array(n), alpha)),
-        log_evidence=float(log_t_evidence(mean, sd, np.array(n))),
+        half_width=float(t_half_width(sd, np.array(n), alpha)) if enough else math.inf,
+        log_evidence=float(log_t_evidence(mean, sd, np.array(n))) if enough else 0.0,
         n_block=n,
     )

@@ -32,6 +32,7 @@ _SHORT_BLOCKS = 4
 _CLIP = math.log(4.0)
 _BOUND_BLOCKS = 64
 _SETTLED = 32
+_COMPARED_FROM = 8
 
 LIVE, INFEASIBLE, WORSE, TIED, HALVED, DEARER = (
     "live",
@@ -267,7 +268,7 @@ class Race:
 
     def _against(self, k: int, leader: int) -> str:
         n = int(min(self.n_seen[k], self.n_seen[leader]))
-        if self.missed[leader, :n].sum() > self.missed[k, :n].sum():
+        if n < _COMPARED_FROM or self.missed[leader, :n].sum() > self.missed[k, :n].sum():
             return LIVE
         difference = paired_difference(self.rank[k, :n], self.rank[leader, :n])
         spread = max(float(difference.std(ddof=1)), self.rules.zone / 2)

@@ -1,0 +1,66 @@
+"""Candidates whose outcomes are numbers drawn block by block, alike for all but for their own."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcast.search.evaluator import Job, Scores
+from tailcast.streams import stream
+
+N_BLOCK = 2000
+
+
+class Synthetic:
+    """Log statistic of candidate k in block b: its mean + what b does to all + its own noise.
+
+    A candidate misses where the statistic exceeds `target`; short runs show `short` less of it.
+    """
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        cost: Sequence[float] | None = None,
+        *,
+        seed: int = 0,
+        target: float = 0.0,
+        shared: float = 0.15,
+        own: float = 0.02,
+        short: float = 0.05,
+        sure: NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.mean = np.asarray(mean, dtype=float)
+        self._cost = np.full(len(self.mean), 1.0) if cost is None else np.asarray(cost, float)
+        self._target, self._short, self._sure = target, short, sure
+        shape = (len(self.mean), N_BLOCK)
+        self._noise = {
+            purpose: shared * stream(seed, purpose, "shared").standard_normal(N_BLOCK)
+            + own * stream(seed, purpose, "own").standard_normal(shape)
+            for purpose in ("race", "confirm")
+        }
+        self.runs = 0.0
+
+    @property
+    def cost(self) -> NDArray[np.float64]:
+        """Cost by candidate."""
+        return self._cost
+
+    def bound(self, n_block: int) -> NDArray[np.bool_]:
+        """What is known without a run."""
+        if self._sure is None:
+            return np.zeros((len(self.mean), n_block), dtype=np.bool_)
+        return np.repeat(self._sure[:, None], n_block, axis=1)
+
+    def evaluate(self, jobs: Sequence[Job]) -> list[Scores]:
+        """Scores of jobs."""
+        found = []
+        for job in jobs:
+            rank = (
+                self.mean[job.candidate]
+                + self._noise[job.purpose][job.candidate, job.first : job.last]
+            )
+            if job.share < 1:
+                rank = rank - self._short
+            self.runs += job.share * (job.last - job.first)
+            found.append(Scores(missed=rank > self._target, rank=rank))
+        return found
