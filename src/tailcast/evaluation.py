@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tailcast.errors import TailcastError
+from tailcast.errors import CapacityError, TailcastError
 from tailcast.evaluation_result import Evaluation
 from tailcast.inference.sources import plausible_requests
 from tailcast.measurement import measured_draws
 from tailcast.posteriors import Posterior
-from tailcast.prediction import Prediction, predictive
+from tailcast.prediction import Prediction, predictive, refuse_unserved
 from tailcast.request import RequestTable
 from tailcast.scoring.peers import PeerPrediction, score_peers
 from tailcast.scoring.record import EvaluationRecord
@@ -181,16 +181,20 @@ def evaluate_experiment(
         draws = measured_draws(
             prediction, posterior, observed.metric, observed.statistic, observed.stage, seed
         )
-        draws = draws[np.isfinite(draws)]
-        if not len(draws):
-            continue
+        served = np.isfinite(draws)
+        if not served.any():
+            raise CapacityError(
+                f"stage {observed.stage}: no draw has a {observed.metric}, so there is nothing to "
+                "compare with"
+            )
         records.append(
             EvaluationRecord(
                 experiment=experiment.id,
                 stage=observed.stage,
-                score=score(observed.metric, observed.statistic, draws, observed.value),
+                score=score(observed.metric, observed.statistic, draws[served], observed.value),
                 extrapolates=prediction.extrapolates,
                 mode=prediction.mode,
+                n_unserved=int(np.sum(~served)),
                 regime=deployment_regime(
                     experiment.deployment, typical * load.get(observed.stage, np.nan)
                 ),
@@ -224,7 +228,7 @@ def blind_prediction(
         If the experiment cannot be simulated.
     """
     quantiles = {o.statistic: o.quantile for o in experiment.observed if o.quantile is not None}
-    return predictive(
+    prediction = predictive(
         posterior,
         experiment.deployment,
         plausible_requests(experiment, posterior.latency_model),
@@ -235,6 +239,8 @@ def blind_prediction(
         n_seed=min(n_draw, 20),
         cold_start=True,
     )
+    refuse_unserved(prediction, experiment.deployment)
+    return prediction
 
 
 def _saturation(

@@ -175,5 +175,6 @@ def _record_json(record: EvaluationRecord) -> dict[str, Any]:
         "pinball_log": dict(own.pinball_log),
         "extrapolates": record.extrapolates,
         "mode": record.mode,
+        "n_unserved": record.n_unserved,
         "regime": dict(record.regime),
     }

@@ -25,6 +25,8 @@ class EvaluationRecord:
         Whether the prediction leaves the range of the data behind the posterior.
     mode : str
         ``"transfer"`` or ``"cold"``.
+    n_unserved : int
+        Draws in which no request of the stage was served; they are in no quantile.
     regime : mapping of str to str
         Level by kind: family, tensor_parallel, accelerator, experts, load.
     """
@@ -34,6 +36,7 @@ class EvaluationRecord:
     score: Score
     extrapolates: bool
     mode: str
+    n_unserved: int = 0
     regime: Mapping[str, str] = field(default_factory=dict)
 
     @property
