@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640.0, 300.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 14.0, 44.0
+WIDTH, HEIGHT = 480.0, 280.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 26.0, 14.0, 46.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

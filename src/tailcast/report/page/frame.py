@@ -26,8 +26,8 @@ th, td { padding: .3rem .7rem .3rem 0; text-align: right; border-bottom: 1px sol
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; }
 figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: .875rem; }
-svg { width: 100%; height: auto; max-width: 44rem; display: block; }
-svg text { fill: var(--soft); font-size: 12px; } svg .axis { stroke: var(--line); }
+svg { width: 100%; height: auto; max-width: 40rem; display: block; }
+svg text { fill: var(--soft); font-size: 12.5px; } svg .axis { stroke: var(--line); }
 svg .ink { stroke: var(--mark); fill: none; stroke-width: 2; } svg .dot { fill: var(--mark); }
 svg .band { fill: var(--band); } svg .limit { stroke: var(--bad); stroke-dasharray: 5 4; }
 svg .ideal { stroke: var(--soft); stroke-dasharray: 3 4; }
