@@ -1,11 +1,10 @@
 """Figures without a display: made, written whole, closed."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from tailcast.errors import UsageError
+from tailcast.whole_file import whole_file
 
 INSIDE, OUTSIDE, NEUTRAL = "#1b6ca8", "#c8452f", "0.5"
 
@@ -94,14 +93,7 @@ def save_figure(figure: Any, path: Path) -> None:
     kind = path.suffix.lower().lstrip(".")
     clock = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
+        with whole_file(path, suffix=path.suffix) as temporary:
             figure.savefig(temporary, format=kind, dpi=110, metadata=clock)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})") from error

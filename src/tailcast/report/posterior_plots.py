@@ -1,7 +1,5 @@
 """Plots of a checked posterior by ArviZ."""
 
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ import xarray as xr
 from tailcast.diagnostics.check import PosteriorCheck
 from tailcast.errors import UsageError
 from tailcast.streams import stream
+from tailcast.whole_file import whole_file
 
 
 def plot_posterior(check: PosteriorCheck, folder: Path, seed: int = 0) -> list[Path]:
@@ -165,16 +164,11 @@ def _standardised(group: xr.Dataset, model: Any) -> xr.Dataset:
 def _written(draw: Callable[[], Any], path: Path) -> Path:
     from matplotlib import pyplot
 
-    drawn = draw()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".png")
-    os.close(handle)
     try:
-        drawn.savefig(temporary, dpi=90, bbox_inches="tight")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        with whole_file(path, suffix=".png") as temporary:
+            draw().savefig(temporary, dpi=90, bbox_inches="tight")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written ({error.strerror})") from error
     finally:
         pyplot.close("all")
-        Path(temporary).unlink(missing_ok=True)
     return path
