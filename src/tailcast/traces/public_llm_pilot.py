@@ -95,7 +95,9 @@ def _columns(path: Path) -> Columns:
     try:
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError as error:
-        raise UsageError(f"{path}: Parquet files need pyarrow: pip install 'tailcast[parquet]'") from error
+        raise UsageError(
+            f"{path}: Parquet files need pyarrow: pip install 'tailcast[parquet]'"
+        ) from error
     try:
         table = parquet.read_table(path, columns=["model", "gpu", *_NUMBERS])
     except (OSError, ArrowException, ValueError, KeyError) as error:
