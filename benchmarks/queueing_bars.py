@@ -1,6 +1,6 @@
 """Bars of the three-number model, measured: ``python benchmarks/queueing_bars.py [BAR...]``.
 
-Bars: vectors, point-fit, speed, cold, drift; those of the Bayesian fit are in
+Bars: vectors, point-fit, speed, cold, measured, drift; those of the Bayesian fit are in
 `queueing_fit_bars`. Real measurements are looked for in
 ``../shared/data``; a bar that needs them is left out where they are absent.
 """
@@ -211,7 +211,7 @@ def bar_cold(n_seed: int = 3) -> Iterator[str]:
             tuner = Tuner(prior, LIMITS)
             for window in run:
                 tuner.update(window)
-            drawn = capacities(tuner.draws(200, generator), first.shape, targets)
+            drawn = tuner_capacity(tuner, first.shape, targets, generator)
             errors.setdefault("tuner", []).append(abs(float(np.median(drawn)) / true - 1))
             low, high = np.quantile(drawn, [0.05, 0.95])
             inside.append(low <= true <= high)
@@ -233,6 +233,73 @@ def bar_cold(n_seed: int = 3) -> Iterator[str]:
         else:
             text += f", 90 % interval covers {np.mean(inside):.1%}"
         yield text
+
+
+def tuner_capacity(
+    tuner: Tuner, shape: RequestShape, targets: Targets, generator: np.random.Generator
+) -> Floats:
+    """Capacity of a replica under a tuner's belief.
+
+    Parameters
+    ----------
+    tuner : Tuner
+        With its belief.
+    shape : RequestShape
+        Mean tokens.
+    targets : Targets
+        On means as they are measured.
+    generator : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray, shape (200,)
+        Requests/s.
+    """
+    drawn, between = tuner.draws_as_measured(200, generator)
+    return capacity_draws(drawn, shape, LIMITS, targets, between).rate
+
+
+def bar_measured() -> Iterator[str]:
+    """From any real point and ten real windows of its shape: the rate of one of them within 15 %.
+
+    The targets are what was measured at the fifth of the seven loads, so that the true capacity is
+    the rate there. Nothing is simulated, so that the chain's own error counts.
+
+    Yields
+    ------
+    str
+        Lines.
+    """
+    by_shape: dict[str, list[Window]] = {}
+    for window in sweep():
+        by_shape.setdefault(window.label, []).append(window)
+    for metrics in (("itl",), ("ttft",), ("ttft", "itl")) if by_shape else ():
+        errors: dict[str, list[float]] = {"tuner": [], "WVA, own start": []}
+        for place, first in enumerate(sweep()):
+            runs = sorted(by_shape[first.label], key=lambda window: window.rate)
+            goal, generator = runs[4], stream(0, "measured", place)
+            targets = Targets(**{metric: getattr(goal, metric) for metric in metrics})
+            prior = NumbersPrior(
+                log_mean=TRUTH + np.array(WIDE) * generator.standard_normal(3),
+                log_cov=np.diag(np.square(WIDE)),
+            )
+            tuner, wva = Tuner(prior, LIMITS), WvaTuner(LIMITS.max_batch)
+            for window in [first, *(runs[k] for k in generator.integers(0, len(runs), 10))]:
+                tuner.update(window)
+                wva.update(window)
+            found = float(np.median(tuner_capacity(tuner, goal.shape, targets, generator)))
+            errors["tuner"].append(abs(found / goal.rate - 1))
+            if len(metrics) == 2:
+                theirs = wva.capacity(goal.shape, targets)
+                errors["WVA, own start"].append(abs(theirs / goal.rate - 1))
+        for name, values in errors.items():
+            if values:
+                share = np.mean(np.array(values) < 0.15)
+                yield (
+                    f"measured, targets on {' and '.join(metrics)}, {name}: within 15 % in "
+                    f"{share:.1%}, median error {np.median(values):.3f}"
+                )
 
 
 def _drift_run(
@@ -337,6 +404,7 @@ BARS: dict[str, Callable[[], Iterator[str]]] = {
     "point-fit": bar_point_fit,
     "speed": bar_speed,
     "cold": bar_cold,
+    "measured": bar_measured,
     "drift": bar_drift,
 }
 

@@ -156,7 +156,7 @@ def test_the_state_is_plain_json_in_si_units() -> None:
     tuned = tuner()
     run(tuned, 10, 3)
     state = json.loads(tuned.to_json())
-    assert state["schema"] == "tailcast/tuner/1"
+    assert state["schema"] == "tailcast/tuner/2"
     assert np.exp(state["belief"]["log_mean"][0]) == pytest.approx(0.0067, rel=0.3)
 
 
@@ -242,8 +242,9 @@ def test_settings_are_checked() -> None:
 
 
 def test_an_overhead_is_taken_off_before_the_numbers_are_blamed() -> None:
-    settings = TunerSettings(overhead=0.01)
-    with_overhead, without = tuner(settings=settings), tuner()
+    unbiased = TunerSettings(ttft_bias_log_sd=1e-3, ttft_bias_walk=0.0)
+    with_overhead = tuner(settings=replace(unbiased, overhead=0.01))
+    without = tuner(settings=unbiased)
     generator = stream(14, "overhead")
     for _ in range(25):
         window = measured(LOG_LLAMA, generator, rate=float(generator.uniform(4, 25)))
@@ -254,3 +255,43 @@ def test_an_overhead_is_taken_off_before_the_numbers_are_blamed() -> None:
     assert abs(float(with_overhead.numbers.beta) / true - 1) < 0.1
     assert float(without.numbers.beta) > 1.15 * true
     assert float(numbers_of_log(LOG_LLAMA).beta) == pytest.approx(true)
+
+
+def test_what_the_chain_misses_in_ttft_does_not_bend_the_capacity() -> None:
+    """TTFT 25 % above the chain, as with long outputs on a real server. Control: a filter that
+    takes the chain at its word blames the numbers.
+    """
+    free, certain = tuner(), tuner(settings=TunerSettings(ttft_bias_log_sd=1e-3, ttft_bias_walk=0))
+    generator = stream(15, "bias")
+    for _ in range(25):
+        window = measured(LOG_LLAMA, generator, rate=float(generator.uniform(4, 25)))
+        window = replace(window, ttft=1.25 * window.ttft)
+        free.update(window)
+        certain.update(window)
+    mean, sd = free.ttft_log_bias
+    assert abs(mean - math.log(1.25)) < 3 * sd
+    limit = Targets(ttft=0.06)
+    true = capacity_draws(LOG_LLAMA, SHAPE, LIMITS, Targets(ttft=0.06 / 1.25)).rate[0]
+    drawn, between = free.draws_as_measured(300, generator)
+    found = capacity_draws(drawn, SHAPE, LIMITS, limit, between).rate
+    assert float(np.median(found)) == pytest.approx(float(true), rel=0.06)
+    itl = Targets(itl=0.012)
+    true_itl = float(capacity_draws(LOG_LLAMA, SHAPE, LIMITS, itl).rate[0])
+    off = [
+        abs(float(capacity_draws(one.belief.log_mean, SHAPE, LIMITS, itl).rate[0]) / true_itl - 1)
+        for one in (free, certain)
+    ]
+    assert off[0] < 0.03
+    assert off[1] > off[0]
+
+
+def test_the_level_of_one_window_is_noisier_than_that_of_many() -> None:
+    tuned = tuner()
+    run(tuned, 16, 10)
+    one = tuned.draws_as_measured(2000, stream(1, "noise"), noise=True)[1]
+    many = tuned.draws_as_measured(2000, stream(1, "noise"))[1]
+    spread = [float(np.log(d.ttft_factor).std()) for d in (one, many)]
+    expected = math.hypot(tuned.ttft_log_bias[1], tuned.noise_log_sd[0])
+    assert spread[0] == pytest.approx(expected, rel=0.1)
+    assert spread[1] == pytest.approx(tuned.ttft_log_bias[1], rel=0.1)
+    assert np.all(np.asarray(many.itl_factor) == 1.0)

@@ -259,7 +259,7 @@ class TunerController:
                 self.settings.targets,
                 Discrepancy(
                     overhead=tuner.overhead,
-                    ttft_factor=between[:, 0] * math.exp(tuner.ttft_log_bias),
+                    ttft_factor=between[:, 0] * math.exp(self.tuner.ttft_log_bias[0]),
                     itl_factor=between[:, 1],
                 ),
             )

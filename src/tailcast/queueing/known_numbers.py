@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tailcast.catalog.accelerators import accelerator
 from tailcast.catalog.llms import llm
 from tailcast.deployment import Deployment
@@ -13,8 +11,8 @@ from tailcast.queueing.capacity import Discrepancy
 from tailcast.queueing.field_units import parse_three_numbers
 from tailcast.queueing.parameter_prior import hardware_prior
 from tailcast.queueing.sensitivity import log_of_numbers
-from tailcast.queueing.server import Floats
-from tailcast.queueing.tuner import TunerSettings, restore_tuner
+from tailcast.queueing.server import Floats, ServerLimits
+from tailcast.queueing.tuner import Tuner, restore_tuner
 from tailcast.streams import stream
 
 N_DRAW = 400
@@ -80,8 +78,7 @@ def known_numbers(
             tuner = restore_tuner(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read: {error}") from None
-        draws = tuner.draws(N_DRAW, generator)
-        between = _discrepancy(tuner.noise_log_sd, tuner.settings, generator)
+        draws, between = tuner.draws_as_measured(N_DRAW, generator, noise=True)
         source = f"{path.name} ({tuner.belief.source})"
         return KnownNumbers(log_draws=draws, discrepancy=between, source=source)
     if llm_name is None or gpu is None:
@@ -89,18 +86,7 @@ def known_numbers(
     deployment = Deployment(
         llm=llm(llm_name), accelerator=accelerator(gpu), tensor_parallel=tensor_parallel
     )
-    prior, plain = hardware_prior(deployment), TunerSettings()
-    draws = prior.draws(N_DRAW, generator)
-    between = _discrepancy((plain.ttft_log_sd, plain.itl_log_sd), plain, generator)
+    prior = hardware_prior(deployment)
+    blank = Tuner(prior, ServerLimits())
+    draws, between = blank.draws_as_measured(N_DRAW, generator, noise=True)
     return KnownNumbers(log_draws=draws, discrepancy=between, source=prior.source)
-
-
-def _discrepancy(
-    log_sd: tuple[float, float], settings: TunerSettings, generator: np.random.Generator
-) -> Discrepancy:
-    factors = np.exp(generator.standard_normal((N_DRAW, 2)) * log_sd)
-    return Discrepancy(
-        overhead=settings.overhead,
-        ttft_factor=factors[:, 0] * np.exp(settings.ttft_log_bias),
-        itl_factor=factors[:, 1],
-    )

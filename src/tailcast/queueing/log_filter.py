@@ -28,9 +28,10 @@ class FilterStep:
 
     Parameters
     ----------
-    mean : ndarray, shape (3,)
-        Posterior mode of the logs of alpha, beta, gamma in seconds.
-    cov : ndarray, shape (3, 3)
+    mean : ndarray, shape (3,) or (4,)
+        Posterior mode of the logs of alpha, beta, gamma in seconds, and of measured over predicted
+        TTFT where that is unknown.
+    cov : ndarray, shape (n, n)
         Its covariance.
     log_evidence : float
         Log density of the windows under the belief before them.
@@ -39,11 +40,11 @@ class FilterStep:
     weight : ndarray, shape (n_window, 3)
         Student-t weights; zero where unknown.
     fitted_variance : ndarray, shape (n_window, 3)
-        Variance of the fitted logs from that of the three numbers.
+        Variance of the fitted logs from that of the unknowns.
     noise : ndarray, shape (n_window, 3)
         Variances of the measured logs that were assumed.
-    slopes : ndarray, shape (n_window, 3, 3)
-        Derivatives of the fitted logs in those of the three numbers.
+    slopes : ndarray, shape (n_window, 3, n)
+        Derivatives of the fitted logs in the unknowns.
     """
 
     mean: Floats
@@ -116,11 +117,11 @@ class LogFilter:
 
         Parameters
         ----------
-        mean : ndarray, shape (3,)
-            Logs of seconds.
-        cov : ndarray, shape (3, 3)
+        mean : ndarray, shape (3,) or (4,)
+            Logs of seconds; a fourth unknown is the log of measured over predicted TTFT.
+        cov : ndarray, shape (n, n)
             Covariance.
-        start : ndarray, shape (3,), optional
+        start : ndarray, shape (n,), optional
             Where the search of the mode starts; the mean by default.
 
         Returns
@@ -160,7 +161,7 @@ class LogFilter:
             weight=results[:, 1],
             fitted_variance=results[:, 2],
             noise=results[:, 3],
-            slopes=slopes[:, :3, :3],
+            slopes=slopes[:, :3, : mean.size],
         )
 
 
@@ -171,7 +172,7 @@ def without_nonlinearity(
 
     Parameters
     ----------
-    mean, cov : ndarray, shapes (3,) and (3, 3)
+    mean, cov : ndarray, shapes (n,) and (n, n)
         Belief before the windows.
     step : FilterStep
         The windows taken together.
@@ -180,7 +181,7 @@ def without_nonlinearity(
 
     Returns
     -------
-    mean, cov : ndarray, shapes (3,) and (3, 3)
+    mean, cov : ndarray, shapes (n,) and (n, n)
         Belief that, with the other windows, has the same mode as before.
     """
     weight = step.weight[window] / step.noise[window]

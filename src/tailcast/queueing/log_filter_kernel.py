@@ -21,17 +21,28 @@ _LOG_T -= 0.5 * math.log(STUDENT_DOF * math.pi)
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _invert(matrix: Floats, inverse: Floats) -> float:
-    """Invert a symmetric 3x3 matrix; return its determinant."""
-    a, b, c = matrix[0, 0], matrix[0, 1], matrix[0, 2]
-    d, e, f = matrix[1, 1], matrix[1, 2], matrix[2, 2]
-    x, y, z = d * f - e * e, c * e - b * f, b * e - c * d
-    determinant = a * x + b * y + c * z
-    inverse[0, 0], inverse[0, 1], inverse[0, 2] = x / determinant, y / determinant, z / determinant
-    inverse[1, 1] = (a * f - c * c) / determinant
-    inverse[1, 2] = (b * c - a * e) / determinant
-    inverse[2, 2] = (a * d - b * b) / determinant
-    inverse[1, 0], inverse[2, 0], inverse[2, 1] = inverse[0, 1], inverse[0, 2], inverse[1, 2]
-    return determinant  # type: ignore[no-any-return]
+    """Invert a positive definite matrix by its Cholesky factor; return its log determinant."""
+    n = matrix.shape[0]
+    factor, log_det = np.zeros((n, n)), 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            rest = matrix[i, j]
+            for k in range(j):
+                rest -= factor[i, k] * factor[j, k]
+            factor[i, j] = math.sqrt(rest) if i == j else rest / factor[j, j]
+        log_det += 2.0 * math.log(factor[i, i])
+    for column in range(n):
+        for i in range(n):  # factor times y is the unit vector
+            rest = 1.0 if i == column else 0.0
+            for k in range(i):
+                rest -= factor[i, k] * inverse[k, column]
+            inverse[i, column] = rest / factor[i, i]
+        for i in range(n - 1, -1, -1):  # its transpose times x is y
+            rest = inverse[i, column]
+            for k in range(i + 1, n):
+                rest -= factor[k, i] * inverse[k, column]
+            inverse[i, column] = rest / factor[i, i]
+    return log_det
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -46,11 +57,16 @@ def _fit_windows(
     values: Floats,
     slopes: Floats,
 ) -> None:
-    """Latencies of the chain in every window, with the overhead in TTFT."""
+    """Latencies of the chain in every window, with the overhead and a fourth unknown in TTFT.
+
+    That unknown is the log of measured over predicted TTFT; where it is one, its derivatives
+    stand in the place of those in the rate.
+    """
+    biased = mean.size > 3
     for window in range(rates.size):
         value, slope = values[window], slopes[window]
         window_latencies(
-            mean, shapes[window], rates[window], chunks[window], n_tail, scratch, value, slope
+            mean[:3], shapes[window], rates[window], chunks[window], n_tail, scratch, value, slope
         )
         if overhead > 0.0:
             plain = math.exp(value[0])
@@ -58,6 +74,10 @@ def _fit_windows(
             for k in range(4):
                 slope[0, k] *= plain / (plain + overhead)
             value[4] *= plain / (plain + overhead)
+        if biased:
+            value[0] += mean[3]
+            for m in range(3):
+                slope[m, 3] = 1.0 if m == 0 else 0.0
 
 
 @nb.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -72,8 +92,8 @@ def _log_density(
 ) -> float:
     """Log of prior (without its constant) times likelihood."""
     total = 0.0
-    for i in range(3):
-        for j in range(3):
+    for i in range(mean.size):
+        for j in range(mean.size):
             total -= 0.5 * (mean[i] - center[i]) * precision[i, j] * (mean[j] - center[j])
     for window in range(measured.shape[0]):
         for m in range(3):
@@ -104,9 +124,10 @@ def _normal_equations(
     pull: Floats,
 ) -> None:
     """Fill the information matrix and the gradient of the log density."""
-    for i in range(3):
+    n = mean.size
+    for i in range(n):
         pull[i] = 0.0
-        for j in range(3):
+        for j in range(n):
             information[i, j] = precision[i, j]
             pull[i] += precision[i, j] * (center[j] - mean[j])
     for window in range(measured.shape[0]):
@@ -114,9 +135,9 @@ def _normal_equations(
             if known[window, m] > 0.0:
                 residual = measured[window, m] - values[window, m]
                 weight = _student_weight(residual, noise[window, m]) / noise[window, m]
-                for i in range(3):
+                for i in range(n):
                     pull[i] += weight * slopes[window, m, i] * residual
-                    for j in range(3):
+                    for j in range(n):
                         part = slopes[window, m, i] * slopes[window, m, j]
                         information[i, j] += weight * part
 
@@ -138,11 +159,11 @@ def _climb(
     slopes: Floats,
 ) -> float:
     """Move `mean` to the mode by damped Gauss-Newton steps; return the log density there."""
-    n_window = rates.size
+    n_window, n = rates.size, mean.size
     scratch = np.empty((9, 7))
     tried_values, tried_slopes = np.empty((n_window, 5)), np.empty((n_window, 4, 4))
-    information, inverse = np.empty((3, 3)), np.empty((3, 3))
-    pull, step, tried = np.empty(3), np.empty(3), np.empty(3)
+    information, inverse = np.empty((n, n)), np.empty((n, n))
+    pull, step, tried = np.empty(n), np.empty(n), np.empty(n)
     _fit_windows(mean, shapes, rates, chunks, n_tail, overhead, scratch, values, slopes)
     best = _log_density(mean, center, precision, measured, known, noise, values)
     damping = 1.0
@@ -152,16 +173,16 @@ def _climb(
         )
         _invert(information, inverse)
         promise, longest = 0.0, 0.0
-        for i in range(3):
+        for i in range(n):
             step[i] = 0.0
-            for j in range(3):
+            for j in range(n):
                 step[i] += inverse[i, j] * pull[j]
             promise += pull[i] * step[i]
             longest = max(longest, abs(step[i]))
         if promise < _PROMISE_TOL or damping < _LEAST_DAMPING:
             break
         scale = damping * min(1.0, _LONGEST_STEP / longest)
-        for i in range(3):
+        for i in range(n):
             tried[i] = mean[i] + scale * step[i]
         _fit_windows(
             tried, shapes, rates, chunks, n_tail, overhead, scratch, tried_values, tried_slopes
@@ -200,11 +221,12 @@ def fit_belief(
 
     Parameters
     ----------
-    mean : ndarray, shape (3,)
-        Logs of the three numbers; overwritten by the posterior mode.
-    cov : ndarray, shape (3, 3)
+    mean : ndarray, shape (3,) or (4,)
+        Logs of the three numbers, and of measured over predicted TTFT where it is unknown;
+        overwritten by the posterior mode.
+    cov : ndarray, shape (n, n)
         Covariance; overwritten.
-    start : ndarray, shape (3,)
+    start : ndarray, shape (n,)
         Where the search of the mode starts.
     shapes : ndarray, shape (n_window, 2)
         Mean prompt and output tokens.
@@ -232,9 +254,10 @@ def fit_belief(
     float
         Log density of the windows under the belief as it was.
     """
-    precision, information = np.empty((3, 3)), np.empty((3, 3))
-    center, pull, noise = mean.copy(), np.empty(3), plain_noise.copy()
-    log_det = math.log(_invert(cov, precision))
+    n = mean.size
+    precision, information = np.empty((n, n)), np.empty((n, n))
+    center, pull, noise = mean.copy(), np.empty(n), plain_noise.copy()
+    log_det = _invert(cov, precision)
     mean[:] = start
     density, last_share = 0.0, np.zeros(rates.size)
     for _ in range(4):  # how much of TTFT is waiting is known only at the mode
@@ -265,13 +288,13 @@ def fit_belief(
     _normal_equations(
         mean, center, precision, measured, known, noise, values, slopes, information, pull
     )
-    log_det += math.log(_invert(information, cov))
+    log_det += _invert(information, cov)
     for window in range(rates.size):
         for m in range(3):
             residual = measured[window, m] - values[window, m]
             variance = 0.0
-            for i in range(3):
-                for j in range(3):
+            for i in range(n):
+                for j in range(n):
                     variance += slopes[window, m, i] * cov[i, j] * slopes[window, m, j]
             results[window, 0, m] = residual * known[window, m]
             weight = _student_weight(residual, noise[window, m])
