@@ -11,6 +11,7 @@ from tailcast.latency_model import load_latency_model
 from tailcast.posteriors import Posterior
 
 Run = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
 
 
 @pytest.fixture
@@ -24,6 +25,38 @@ def tailcast(capsys: pytest.CaptureFixture[str]) -> Run:
         return int(left.value.code or 0), out, err
 
     return run
+
+
+@pytest.fixture
+def refused(tailcast: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refused:
+    """The one line in which `tailcast` refuses these words; run in an empty folder of its own.
+
+    Checks the exit code, that there is no answer, no progress and no traceback, and that no file
+    appeared, went or changed.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(code: int, *words: object) -> str:
+        before = contents(tmp_path)
+        found, out, err = tailcast(*words)
+        assert (found, out) == (code, ""), err
+        assert "Traceback" not in err
+        lines = err.splitlines()
+        assert len(lines) == 1, err
+        assert lines[0].startswith("tailcast: ")
+        assert len(lines[0]) > len("tailcast: ") + 10
+        assert contents(tmp_path) == before
+        return lines[0]
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with what it holds; None for a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tailcast.cli.emit import check_output
+from tailcast.errors import UsageError
 
 
 class Format(StrEnum):
@@ -36,8 +37,17 @@ CiProbOption = Annotated[
     float,
     typer.Option("--ci-prob", min=0.01, max=0.999, help="Mass of the credible interval (ETI)."),
 ]
+
+
+def _named(value: str | None) -> str | None:
+    if value == "":
+        raise UsageError("--posterior is empty; give a name or a folder, or leave it out")
+    return value
+
+
 PosteriorOption = Annotated[
-    str | None, typer.Option("--posterior", help="Shipped posterior or folder of one.")
+    str | None,
+    typer.Option("--posterior", help="Shipped posterior or folder of one.", callback=_named),
 ]
 
 

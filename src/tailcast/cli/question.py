@@ -104,7 +104,7 @@ def question(
         from tailcast.engine.point_model import checked_mode
 
         asked = replace(asked, mode=checked_mode(mode))
-    return replace(asked, posterior=posterior) if posterior else asked
+    return asked if posterior is None else replace(asked, posterior=posterior)
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:

@@ -79,10 +79,10 @@ def replay(
     from tailcast.units import parse_duration
 
     check_output(None if export is None else export.with_name(f"{export.name}.yaml"))
+    limit = float("inf") if horizon is None else parse_duration(horizon)
     point = _point_model(posterior, latency_model, mode)
     files = trace_files(trace)
     recorded = read_trace(files.header, files.requests)
-    limit = float("inf") if horizon is None else parse_duration(horizon)
     deployment = replay_deployment(
         recorded.header,
         llm=model,
@@ -106,7 +106,7 @@ def replay(
         found = replay_draws(
             recorded,
             deployment,
-            load_posterior(posterior or DEFAULT_POSTERIOR),
+            load_posterior(DEFAULT_POSTERIOR if posterior is None else posterior),
             n_draw=draws,
             seed=seed,
             sessions=sessions.value,

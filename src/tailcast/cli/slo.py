@@ -84,8 +84,6 @@ def slo(
         raise UsageError(f"risk must lie between 0 and 1, got {asked.risk:g}")
     if asked.mode == "blis":
         raise UsageError("mode blis gives points without P(miss); only predict and replay show it")
-    for note in asked.workload.notes:
-        say(note)
     from tailcast.posteriors import load_posterior
     from tailcast.risk.assessment import assess
     from tailcast.risk.fleet import Fleet
@@ -96,11 +94,15 @@ def slo(
 
         check_plot(plot)
         asked = replace(asked, curves=tuple(dict.fromkeys((*asked.curves, "rate", "target"))))
+    known = load_posterior(asked.posterior)
+    wanted = Question(objectives=asked.objectives, groups=asked.workload.group_names)
+    for note in asked.workload.notes:
+        say(note)
     found = assess(
-        load_posterior(asked.posterior),
+        known,
         Fleet(deployment=asked.deployment, replicas=asked.replicas),
         asked.workload,
-        Question(objectives=asked.objectives, groups=asked.workload.group_names),
+        wanted,
         risk=asked.risk,
         horizon=asked.horizon,
         n_draw=draws,
