@@ -13,11 +13,12 @@ from tailcast.evaluation import blind_prediction, evaluate, evaluate_experiments
 from tailcast.evaluation_result import Evaluation
 from tailcast.measurement import measured_draws, noise_scale
 from tailcast.posteriors import Posterior, load_posterior
-from tailcast.traces.experiment import Experiment
+from tailcast.traces.experiment import Experiment, load_experiment
 from tailcast.traces.public_set import observed_stats, public_deployment, public_experiment
+from tailcast.traces.yaml_file import read_yaml
 from tailcast.workload.arrivals import Arrivals, Stage
 from tailcast.workload.lengths import Constant
-from tailcast.workload.spec import RequestClass, Workload
+from tailcast.workload.spec import RepeatedPrompts, RequestClass, SharedPrefix, Workload
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +117,52 @@ def test_a_run_that_cannot_be_simulated_is_an_error_and_not_a_crash(prior: Poste
 def test_a_path_without_experiments_is_refused(prior: Posterior, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="in this folder"):
         evaluate([tmp_path], prior)
+
+
+def overloaded(shared_data: Path) -> Experiment:
+    """The campaign's run whose clients timed out: a label, never a latency to predict."""
+    path = shared_data / "overload" / "llama-2-7b-tp1-reasoning.yaml"
+    content = read_yaml(path)
+    server, sent = content["server"], content["workload"]["as_executed"]
+    served = public_deployment(
+        server["model"],
+        "h100-sxm-80gb",
+        1,
+        {
+            "version": "0.15.1",
+            "max_num_seqs": server["max_num_seqs"],
+            "max_num_batched_tokens": server["max_num_batched_tokens"],
+            "max_model_len": server["max_model_len"],
+        },
+        kv_blocks=server["total_kv_blocks"],
+    )
+    assert not isinstance(served, str)
+    stage = content["workload"]["stages"][0]
+    workload = Workload(
+        classes=(
+            RequestClass(
+                input_tokens=Constant(value=sent["question_len"]),
+                output_tokens=Constant(value=sent["output_len"]),
+                prefix=SharedPrefix(tokens=sent["system_prompt_len"], groups=sent["num_groups"]),
+                repeat=RepeatedPrompts(distinct=sent["distinct_prompts"]),
+            ),
+        ),
+        stages=(Stage(rate=stage["rate_rps"], duration=stage["duration_s"]),),
+        arrivals=Arrivals(process="conditioned-poisson"),
+    )
+    own = public_experiment("overload", served, workload, (), path)
+    return replace(own, saturated={0: True})
+
+
+def test_the_shipped_posterior_sees_a_real_overload_coming(shared_data: Path) -> None:
+    """4 requests/s of 1,448 tokens: 68 % of the clients gave up after 300 s."""
+    calm = Path("experiments") / "train" / "67.yaml"
+    runs = (overloaded(shared_data), load_experiment(shared_data / calm))
+    found = evaluate_experiments(runs, load_posterior(), n_draw=24, seed=1, threads=1)
+    predicted = {r.experiment: r.predicted for r in found.saturation}
+    assert predicted["overload"] > 0.9
+    assert predicted["67"] < 0.1
+    score = found.saturation_score
+    assert score is not None
+    assert score.brier < 0.02 < score.brier_base_rate
+    assert not [r for r in found.records if r.experiment == "overload"]
