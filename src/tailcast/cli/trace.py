@@ -273,6 +273,7 @@ def _faults(
     try:
         found = read_any(path, name=name, options=ReadOptions(before=before))
     except InputError as error:
-        message = str(error).removeprefix(f"{path}: ").removeprefix(f"{path}:")
+        text = " ".join(str(error).split())
+        message = text.removeprefix(f"{path}: ").removeprefix(f"{path}:")
         return (Fault(kind="unreadable", file=path.name, line=0, column="", message=message),), ()
     return found.faults, found.notes

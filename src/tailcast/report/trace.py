@@ -305,7 +305,8 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def _step_lines(log: StepLog, noise: StepNoise) -> list[str]:
     busy = float(log.elapsed.sum())
-    span = float(np.nanmax(log.log_time, initial=np.nan)) if len(log) else math.nan
+    times = log.log_time[np.isfinite(log.log_time)]
+    span = float(times.max() - times.min()) if len(times) else math.nan
     lines = [
         f"{len(log)} steps in {log.n_segment} segments, {busy:.1f} s of computing"
         + (f" in {span:.1f} s" if span > 0 else ""),

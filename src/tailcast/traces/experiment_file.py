@@ -20,6 +20,7 @@ from tailcast.traces.trace_latencies import STATISTICS, trace_latencies, trace_o
 from tailcast.traces.tracev2 import Trace
 
 _MOST_VALUES = 200
+_MOST_TOKENS = 1e9
 _SAME_LENGTH = 0.05
 _CONSTANT_CV, _POISSON_CV = 0.1, (0.8, 1.25)
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -299,6 +300,9 @@ def _pooled(parts: Sequence[Lengths]) -> Lengths:
 
 def _law(lengths: Lengths) -> Any:
     """Length law as far as it is known: the lengths, their quantiles, their scatter, their mean."""
+    told = (lengths.mean, lengths.sd, lengths.low, lengths.high, *lengths.quantiles.values())
+    if odd := [value for value in told if not (math.isnan(value) or 0 <= value <= _MOST_TOKENS)]:
+        raise InputError(f"lengths of {odd[0]:.4g} tokens are impossible")
     if lengths.values is not None:
         values, counts = np.unique(np.maximum(lengths.values, 1), return_counts=True)
         if len(values) == 1:

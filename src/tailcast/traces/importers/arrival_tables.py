@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from tailcast.errors import InputError, near_name
 from tailcast.traces.importers.findings import Findings
 from tailcast.traces.importers.imported import Imported, ReadOptions, imported
+from tailcast.traces.importers.request_rows import LATEST
 from tailcast.traces.importers.sample import Sample
 from tailcast.traces.trace_header import TraceHeader
 from tailcast.traces.tracev2 import Trace, blank_columns
@@ -33,6 +35,7 @@ _ARRIVALS = {
 }
 _INPUTS = ("n_in", "input_tokens", "input_length", "num_prefill_tokens", "prompt_tokens")
 _OUTPUTS = ("n_out", "output_tokens", "output_length", "num_decode_tokens", "completion_tokens")
+_LARGEST = 2.0**53
 _ZONE = re.compile(r"[+-]\d\d:?\d\d$|Z$")
 
 
@@ -246,6 +249,9 @@ def workload_trace(
         raise InputError(f"{findings.path}: no requests")
     if np.any(np.diff(arrival) < 0):
         findings.note("the requests were not in the order of their arrival; they were sorted")
+    if np.any(np.abs(arrival) > LATEST):
+        row = int(np.flatnonzero(np.abs(arrival) > LATEST)[0])
+        raise findings.error(row, "arrival", f"{arrival[row]:.6g} s is no time")
     empty = output_tokens < 1
     findings.count("read", n)
     findings.count("without an answer (kept as errors, not replayed)", int(empty.sum()))
@@ -334,8 +340,10 @@ def _azure_seconds(texts: Sequence[str], findings: Findings) -> Floats:
     """Seconds of times such as ``2023-11-16 18:15:46.6805900`` or with a zone."""
     plain = [_ZONE.sub("", text.strip()) for text in texts]
     try:
-        stamps = np.array(plain, dtype="datetime64[ns]")
-    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            stamps = np.array(plain, dtype="datetime64[ns]")
+    except (ValueError, UserWarning):
         stamps = np.array([_instant(text, row, findings) for row, text in enumerate(plain)])
     if np.any(np.isnat(stamps)):
         row = int(np.flatnonzero(np.isnat(stamps))[0])
@@ -351,8 +359,10 @@ def _azure_seconds(texts: Sequence[str], findings: Findings) -> Floats:
 
 def _instant(text: str, row: int, findings: Findings) -> np.datetime64:
     try:
-        return np.datetime64(text, "ns")
-    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return np.datetime64(text, "ns")
+    except (ValueError, UserWarning):
         message = f"must be a date and time, got {text!r:.40}"
         raise findings.error(row, "TIMESTAMP", message) from None
 
@@ -385,7 +395,7 @@ def _number(text: str) -> float:
 
 def _whole(texts: Sequence[str], name: str, findings: Findings) -> Ints:
     values = _numbers(texts, name, findings)
-    odd = values != np.rint(values)
+    odd = (values != np.rint(values)) | (values > _LARGEST)
     if odd.any():
         row = int(np.flatnonzero(odd)[0])
         raise findings.error(row, name, f"must be a whole number, got {texts[row]!r:.40}")

@@ -226,6 +226,9 @@ def read_exposition(sample: Sample) -> Exposition:
 
 def _edge(text: str | None, name: str) -> float:
     try:
-        return float(text or "")
+        edge = float(text or "")
     except ValueError:
-        raise InputError(f"histogram {name}: bucket edge {text!r} is no number") from None
+        edge = math.nan
+    if math.isnan(edge):
+        raise InputError(f"histogram {name}: bucket edge {text!r} is no number")
+    return edge

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from tailcast.errors import InputError
 
+_LARGEST = 2**53
+
 
 class JsonTable:
     """One JSON object of a file.
@@ -97,10 +99,7 @@ class JsonTable:
         """
         if default is not None and key not in self:
             return default
-        value = self.number(key, least=least)
-        if value != int(value):
-            raise InputError(f"{self.where}: {key} must be a whole number, got {value!r}")
-        return int(value)
+        return whole_number(self.number(key, least=least), f"{self.where}: {key}")
 
     def text(self, key: str, default: str | None = None) -> str:
         """Text under a key.
@@ -218,6 +217,31 @@ class JsonTable:
         """
         entries = self.listed(key) if key in self else []
         return [JsonTable(v, f"{self.where} {key}[{i}]") for i, v in enumerate(entries)]
+
+
+def whole_number(value: float, where: str) -> int:
+    """Whole number that a float holds exactly.
+
+    Parameters
+    ----------
+    value : float
+        Finite number.
+    where : str
+        Place named in messages.
+
+    Returns
+    -------
+    int
+        The number.
+
+    Raises
+    ------
+    InputError
+        If it is no whole number, or too large for one.
+    """
+    if value != int(value) or abs(value) > _LARGEST:
+        raise InputError(f"{where} must be a whole number, got {value:.15g}")
+    return int(value)
 
 
 def number_list(values: object, where: str, least: float = -math.inf) -> NDArray[np.float64]:

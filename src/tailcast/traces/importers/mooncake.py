@@ -113,7 +113,7 @@ def _blocks(table: JsonTable) -> list[int]:
     if "hash_ids" not in table:
         return []
     values = table.listed("hash_ids")
-    if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+    if not all(type(value) is int for value in values):
         raise InputError(f"{table.where}: hash_ids must be whole numbers")
     return values
 

@@ -20,6 +20,7 @@ _TTFT, _E2E = "gen_ai.latency.time_to_first_token", "gen_ai.latency.e2e"
 _QUEUE = "gen_ai.latency.time_in_queue"
 _MODEL = ("gen_ai.response.model", "gen_ai.request.model")
 _CACHED = ("gen_ai.usage.cached_tokens", "gen_ai.usage.cache_read.input_tokens")
+_FAILED = [2, "STATUS_CODE_ERROR"]
 # A latency in seconds that is this many times the span's length is in another unit.
 _WRONG_UNIT = 20.0
 
@@ -141,7 +142,7 @@ def _add_span(rows: RequestRows, span: JsonTable, attributes: dict[str, Any]) ->
                 f"{span.where}: {name} {value:g} in a span of {length:.3g} s: not in seconds"
             )
     ended = math.isnan(e2e)
-    failed = span.table("status").value.get("code") in {2, "STATUS_CODE_ERROR"}
+    failed = span.table("status").value.get("code") in _FAILED
     n_output = _count(attributes, _OUTPUT, span.where)
     rows.add(
         arrival=start,

@@ -21,6 +21,8 @@ type Bools = NDArray[np.bool_]
 # Seconds that separate a Unix time from a time since the start of something.
 _UNIX = 1e9
 _SINCE_START = 3e8
+LATEST = 1e11
+"""Seconds that no time reaches: Unix time is then in the year 5138."""
 # The clock's grain and the time to open a connection.
 _EARLY = 1e-3
 _UNMATCHED_SHARE = 0.05
@@ -198,6 +200,9 @@ class RequestRows:
         for row in np.flatnonzero(ok):
             events = self.events[row]
             if events is not None and len(events):
+                if np.max(np.abs(events - origin)) > LATEST:
+                    text = f"reach {np.max(events):.6g} s, which is no time"
+                    raise self.findings.error(int(row), f"{self.column} events", text)
                 found[row] = match_events(events, int(columns["output_tokens"][row]))
         kept = [found[row] for row in np.flatnonzero(ok)]
         hows = Counter("none" if tokens is None else tokens.how for tokens in kept)
@@ -280,6 +285,10 @@ def refuse_mixed_clocks(times: dict[str, Floats], findings: Findings, column: st
     if not np.all(np.isfinite(arrival)):
         row = int(np.flatnonzero(~np.isfinite(arrival))[0])
         raise findings.error(row, column, "has no arrival time")
+    for key, values in times.items():
+        if np.any(np.abs(values) > LATEST):
+            row = int(np.flatnonzero(np.abs(values) > LATEST)[0])
+            raise findings.error(row, f"{column} {key}", f"{values[row]:.6g} s is no time")
     unix = arrival[0] > _UNIX
     for key, values in times.items():
         other = values < _SINCE_START if unix else values > _UNIX

@@ -99,7 +99,7 @@ def read(sample: Sample, options: ReadOptions) -> Imported:
     if lost > 0:
         findings.count("requests of clients without lengths, left out", round(lost))
     expected = sum(w.rate * (min(w.end, high) - max(w.start, low)) for w in drawn)
-    if expected > _MOST and options.limit is None:
+    if expected > _MOST:
         raise InputError(
             f"{sample.path}: the window holds about {expected:.3g} requests; take a shorter one"
         )

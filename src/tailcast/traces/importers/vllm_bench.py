@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tailcast.errors import InputError
 from tailcast.traces.importers.findings import Findings
 from tailcast.traces.importers.imported import Imported, ReadOptions, imported
-from tailcast.traces.importers.json_table import JsonTable, number_list
+from tailcast.traces.importers.json_table import JsonTable, number_list, whole_number
 from tailcast.traces.importers.request_rows import RequestRows
 from tailcast.traces.importers.sample import Sample
 from tailcast.traces.importers.stage_statistics import statistic_records, under_contract
@@ -217,11 +217,8 @@ def _queue_times(table: JsonTable, n: int, findings: Findings) -> NDArray[np.flo
 
 
 def _length(value: object, where: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise InputError(f"{where} must be a whole number, got {value!r:.40}")
-    if value < least:
-        raise InputError(f"{where} must be at least {least}, got {value}")
-    return int(value)
+    (number,) = number_list([value], where, float(least))
+    return whole_number(float(number), where)
 
 
 def _server(table: JsonTable) -> TraceServer:
@@ -278,7 +275,7 @@ def _run(table: JsonTable, index: int, n_results: int, findings: Findings) -> Ru
 
 def _rate(table: JsonTable) -> float:
     value = table.value.get("request_rate")
-    if value in {"inf", math.inf}:
+    if isinstance(value, str | float) and str(value) == "inf":
         return math.inf
     return table.number("request_rate", least=1e-9)
 

@@ -30,6 +30,7 @@ _UNDATED = re.compile(r"(?<![\d-])(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+)
 # Lines of start-up that may come before the first step.
 _SEARCHED_LINES = 200_000
 _DAY = 86400.0
+_LARGEST = 10**12
 
 
 def recognises(sample: Sample) -> bool:
@@ -169,6 +170,9 @@ def _parsed(sample: Sample, findings: Findings) -> tuple[list[tuple[float, ...]]
         usage = math.nan if match["usage"] is None else _finite(match["usage"], str(sample.path))
         stamp = clock.seconds(line[: match.start()])
         counts.append(int(match["decode_tokens"]))
+        if max(*counts, int(match["iteration"])) > _LARGEST:
+            bad.append(number)
+            continue
         step = (number, stamp, engine, int(match["iteration"]))
         rows.append((*step, *counts, elapsed * 1e-3, usage / 100))
     findings.count("read", len(rows))
