@@ -82,9 +82,11 @@ def materialise(workload: Workload, seed: int) -> RequestTable:
 
 
 def _rows(workload: Workload, seed: int, n_start: int) -> _Rows:
-    weights = np.cumsum([kind.weight for kind in workload.classes])
-    marks = stream(seed, "class").random(n_start)
-    kind = np.searchsorted(weights / weights[-1], marks, side="right")
+    kind = np.zeros(n_start, dtype=np.int64)
+    if len(workload.classes) > 1:
+        weights = np.cumsum([each.weight for each in workload.classes])
+        marks = stream(seed, "class").random(n_start)
+        kind = np.searchsorted(weights / weights[-1], marks, side="right")
     turns = np.ones(n_start, dtype=np.int64)
     for index, each in enumerate(workload.classes):
         if each.session is not None:
@@ -105,6 +107,8 @@ def _rows(workload: Workload, seed: int, n_start: int) -> _Rows:
 
 def _columns_of_classes(workload: Workload, rows: _Rows, seed: int) -> dict[str, NDArray[Any]]:
     n = len(rows.start)
+    if len(workload.classes) == 1:
+        return _class_columns(workload.classes[0], rows, np.ones(n, dtype=np.bool_), seed)
     columns: dict[str, NDArray[Any]] = {
         "think_time": np.zeros(n),
         "timeout": np.full(n, np.inf),
