@@ -245,8 +245,8 @@ def _limits(rng: np.random.Generator, requests: RequestTable) -> Limits:
         kv_blocks = int(need.sum()) + 1
     longest = int((requests.input_tokens + requests.output_tokens).max())
     model_len = longest - int(rng.integers(0, 20)) if rng.random() < 0.15 else 2 * longest
-    model_len = max(2, model_len)
     chunked = bool(rng.random() < 0.85)
+    model_len = max(2, model_len if chunked else min(model_len, longest))
     budget = int(rng.choice([8, 16, 33, 64, 256, 2048]))
     return Limits(
         max_num_seqs=int(rng.choice([1, 2, 4, 8, 64])),

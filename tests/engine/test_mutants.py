@@ -45,6 +45,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "if threshold > 0 else left",
         "if threshold > 99 else left",
     ),
+    "chunks without chunked prefill": (ENGINE, "and not self.limits.chunked_prefill", "and False"),
     "one slot too many": (ENGINE, "< self.limits.max_num_seqs", "<= self.limits.max_num_seqs"),
     "the last token needs a block": (ENGINE, "ceil((tokens - 1)", "ceil((tokens + 0)"),
     "a fully cached prompt": (CACHE, "(target - 1) //", "target //"),
