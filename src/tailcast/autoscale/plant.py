@@ -194,7 +194,6 @@ class Cluster:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PodRun:
     """One pod's requests, and running totals of what it exposes.
 
@@ -202,17 +201,38 @@ class PodRun:
     ----------
     rows : ndarray of int, shape (n_own,)
         Rows of the cluster's requests.
+    own : RequestTable
+        These rows.
     records : RequestRecords
-        Of these rows.
+        What the engine did with them.
+    steps : StepLog
+        Its steps.
+    stream : float
+        Seconds until the client has a token.
     """
 
-    rows: NDArray[np.int64]
-    records: RequestRecords
-    _first: "_Totals"
-    _finish: "_Totals"
-    _step: "_Totals"
-    _arrived: Floats
-    _scheduled: Floats
+    __slots__ = ("_arrived", "_finish", "_first", "_scheduled", "_step", "records", "rows")
+
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        own: RequestTable,
+        records: RequestRecords,
+        steps: StepLog,
+        stream: float,
+    ) -> None:
+        self.rows, self.records = rows, records
+        one, first = np.ones(len(rows)), records.first_token + stream
+        done = records.status == Status.COMPLETED
+        prompt = own.input_tokens.astype(np.float64)
+        output = np.where(done, own.output_tokens, 0).astype(np.float64)
+        self._first = _totals(first, [one, first - own.arrival, prompt])
+        self._finish = _totals(records.finish, [one, output])
+        self._step = _step_totals(steps, stream)
+        scheduled = records.scheduled[np.isfinite(records.scheduled)]
+        refused = own.arrival[records.status == Status.REJECTED]
+        self._arrived = own.arrival
+        self._scheduled = np.sort(np.concatenate([scheduled, refused]))
 
     @property
     def last_finish(self) -> float:
@@ -295,24 +315,9 @@ def pod_run(
         requests, **{name: getattr(requests, name)[rows] for name in RequestTable.__slots__}
     )
     result = simulate(own, limits, law, records=True, steps=True)
-    assert result.records is not None
-    assert result.steps is not None
-    records, steps = result.records[0], result.steps[0]
-    first = records.first_token + law.stream[0]
-    done = records.status == Status.COMPLETED
-    one = np.ones(len(rows))
-    output = np.where(done, own.output_tokens, 0).astype(np.float64)
-    scheduled = records.scheduled[np.isfinite(records.scheduled)]
-    refused = own.arrival[records.status == Status.REJECTED]
-    return PodRun(
-        rows=rows,
-        records=records,
-        _first=_totals(first, [one, first - own.arrival, own.input_tokens.astype(np.float64)]),
-        _finish=_totals(records.finish, [one, output]),
-        _step=_step_totals(steps, float(law.stream[0])),
-        _arrived=own.arrival,
-        _scheduled=np.sort(np.concatenate([scheduled, refused])),
-    )
+    if result.records is None or result.steps is None:
+        raise UsageError("autoscale: the engine gave no records of its steps")
+    return PodRun(rows, own, result.records[0], result.steps[0], float(law.stream[0]))
 
 
 def _step_totals(steps: StepLog, stream: float) -> _Totals:

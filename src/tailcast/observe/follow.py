@@ -100,9 +100,9 @@ class Follower:
     tuner: Tuner
     settings: FollowSettings = field(default_factory=FollowSettings)
     baseline: WvaTuner | None = None
-    n_unusable: int = 0
-    n_restart: int = 0
-    _replicas: dict[str, _Replica] = field(default_factory=dict)
+    n_unusable: int = field(default=0, init=False)
+    n_restart: int = field(default=0, init=False)
+    _replicas: dict[str, _Replica] = field(default_factory=dict, init=False)
 
     @property
     def since(self) -> float:
