@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 MARK := $(VENV)/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: predict test check lint docs posterior bench clean slow
+.PHONY: predict test lint posterior notebooks bench clean
 
 predict: $(MARK)
 	$(VENV)/bin/tailcast predict --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm -tp 1 \
@@ -12,11 +12,11 @@ predict: $(MARK)
 
 test: $(VENV)/.installed-dev lint
 	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow and not vllm" -q
-	$(PY) -m pytest -m "slow and not vllm" -q
+	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "slow and not vllm" -q
 
 lint: $(VENV)/.installed-dev
-	$(VENV)/bin/ruff check src tests benchmarks
-	$(VENV)/bin/ruff format --check src tests benchmarks
+	$(VENV)/bin/ruff check src tests benchmarks examples notebooks
+	$(VENV)/bin/ruff format --check src tests benchmarks examples notebooks
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache
 	$(PY) tests/docstrings.py
@@ -25,7 +25,11 @@ lint: $(VENV)/.installed-dev
 DATA ?= ../shared/data
 posterior: $(MARK)
 	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time \
-	  -o posteriors/physics-h100-vllm015 --seed 0 --draws 1400 --tune 800
+	  -o posteriors/physics-h100-vllm015 --seed 0
+
+# Run every notebook again and write what it shows beside its script.
+notebooks: $(VENV)/.installed-dev
+	$(PY) notebooks/render.py
 
 bench: $(VENV)/.installed-dev
 	$(PY) benchmarks/run.py $(BENCH_ARGS)

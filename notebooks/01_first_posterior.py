@@ -51,7 +51,7 @@ axis.hist(p99, bins=30, color="#2459b3", alpha=0.7)
 axis.axvline(100, color="#b3261e", linestyle="--", label="objective")
 axis.axvspan(low, high, color="#2459b3", alpha=0.12, label="89 % interval")
 axis.set(xlabel="P99 TTFT of the next 600 requests, ms", ylabel="draws")
-axis.legend(frameon=False)
+axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 fig.tight_layout()
 print(f"P99 TTFT {middle:.0f} ms, 89 % interval {low:.0f} to {high:.0f} ms")
 
