@@ -1,7 +1,7 @@
 """Observed against predicted intervals, from the JSON of `tailcast evaluate`.
 
-    tailcast evaluate DATA --format json -o evaluation.json
-    python examples/plot_evaluation.py evaluation.json evaluation.svg
+tailcast evaluate DATA --format json -o evaluation.json
+python examples/plot_evaluation.py evaluation.json evaluation.svg
 """
 
 import json
