@@ -19,7 +19,6 @@ from tailcast.catalog.accelerators import accelerator
 from tailcast.catalog.llms import llm
 from tailcast.coefficients import Coefficients, step_law
 from tailcast.deployment import Deployment, EngineSettings
-from tailcast.drift import median_coefficients
 from tailcast.engine.deployment_limits import deployment_limits
 from tailcast.engine.run import simulate
 from tailcast.inference.fit import Fit, fit
@@ -36,6 +35,7 @@ from tailcast.prediction import predictive
 from tailcast.report.tables import render_rows
 from tailcast.request import request_table
 from tailcast.scoring.score import Score, score
+from tailcast.sensitivity import median_coefficients
 from tailcast.streams import stream
 from tailcast.traces.tracev2 import Trace
 

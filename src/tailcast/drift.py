@@ -6,16 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.coefficients import Coefficients, step_law
-from tailcast.engine.deployment_limits import deployment_limits
-from tailcast.engine.run import simulate
+from tailcast.coefficients import Coefficients
+from tailcast.errors import InputError
 from tailcast.inference.evidence import Output
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
-from tailcast.latency_model import LatencyModel
 from tailcast.measurement import measured_draws
 from tailcast.posteriors import Posterior
-from tailcast.prediction import Prediction, predictive, predictive_law
+from tailcast.prediction import Prediction, predictive
 from tailcast.request import RequestTable
+from tailcast.sensitivity import median_coefficients, moved_logs
 from tailcast.streams import stream
 from tailcast.workload.uncached import with_unique_prompts
 
@@ -35,6 +34,9 @@ _SURPRISE = 0.7
 
 _ALIKE = 0.9
 """Coefficients that explain this share of what the best one does cannot be told from it."""
+
+_CUT = 3.0
+"""Median absolute deviations beyond which a draw is cut for the covariance."""
 
 _FACTORS = np.exp(np.linspace(-2.0, 2.0, 41))
 
@@ -69,7 +71,7 @@ class DriftCheck:
     p : float
         Share of the predictive draws, the run among them, that lie at least as far from the rest.
     distance : float
-        Mahalanobis distance of the run's log statistics.
+        Of the run's log statistics from the predictive draws, see `joint_scores`.
     usual : float
         Distance that one predictive draw in a hundred exceeds.
     farthest : str
@@ -105,6 +107,97 @@ class DriftCheck:
         return self.p <= LEVEL
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftReference:
+    """What a posterior predicts for one run, to compare what was observed with.
+
+    Parameters
+    ----------
+    run : RunInput
+        Deployment and requests.
+    outputs : tuple of Output
+        Statistics that every draw has.
+    draws : ndarray, shape (n_draw, n_output)
+        Logs of predictive draws, observation noise included.
+    base : Coefficients
+        Posterior medians on the run's deployment.
+    names : tuple of str
+        Coefficients that are free.
+    slopes : ndarray, shape (n_name, n_output)
+        Change of the log statistics with the log of each coefficient, at the medians.
+    mode : str
+        Of the prediction.
+    """
+
+    run: RunInput
+    outputs: tuple[Output, ...]
+    draws: Array
+    base: Coefficients
+    names: tuple[str, ...]
+    slopes: Array
+    mode: str
+
+    def p_value(self, observed: Array) -> tuple[float, Array]:
+        """Rank of an observation among the draws.
+
+        Parameters
+        ----------
+        observed : ndarray, shape (n_output,)
+            Log seconds.
+
+        Returns
+        -------
+        p : float
+            Share of all members of the sample that lie at least as far out.
+        scores : ndarray, shape (n_draw + 1,)
+            Of the draws, then of the observation.
+        """
+        scores = joint_scores(np.vstack([self.draws, observed]), self.slopes)
+        return float(np.mean(scores >= scores[-1])), scores
+
+
+def drift_reference(
+    posterior: Posterior, run: RunInput, *, n_draw: int = N_DRAW, seed: int = 0, threads: int = 2
+) -> DriftReference:
+    """Predict a run's statistics blind.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Before the update.
+    run : RunInput
+        New run; of what was observed only the kind is used.
+    n_draw, seed, threads : int
+        As in `drift_check`.
+
+    Returns
+    -------
+    DriftReference
+        Without the statistics that some draw does not have.
+
+    Raises
+    ------
+    TailcastError
+        If the run cannot be simulated.
+    """
+    prediction = run_prediction(posterior, run, n_draw=n_draw, seed=seed, threads=threads)
+    outputs, draws = _log_draws(posterior, prediction, run.outputs, seed)
+    if not outputs:
+        raise InputError(f"{run.name}: no statistic that every posterior draw predicts")
+    names = tuple(c.name for c in posterior.latency_model.coefficients if not c.fixed)
+    base = median_coefficients(posterior, run, seed)
+    logs = moved_logs(base, run, outputs, [{}, *({name: _PROBE} for name in names)], seed)
+    return DriftReference(
+        run=run,
+        outputs=tuple(outputs),
+        draws=draws,
+        base=base,
+        names=names,
+        slopes=(logs[1:] - logs[0]) / np.log(_PROBE),
+        mode=prediction.mode,
+    )
+
+
 def drift_check(
     posterior: Posterior,
     run: RunInput,
@@ -116,10 +209,10 @@ def drift_check(
     """Predict a run before it is used and say how far out it is.
 
     The run's log statistics and those of the predictive draws (coefficients, discrepancies of a
-    new run, observation noise) are one sample; each member's Mahalanobis distance is taken from
-    the whole, and the run is ranked among them. Where the run comes from the posterior itself the
-    members are exchangeable, so p at most 0.01 has probability at most 0.01 (conformal p value,
-    Vovk, Gammerman and Shafer, 10.1007/978-3-031-06649-8).
+    new run, observation noise) are one sample; each member's distance is taken from the whole, and
+    the run is ranked among them. Where the run comes from the posterior itself the members are
+    exchangeable, so p at most 0.01 has probability at most 0.01 (conformal p value, Vovk,
+    Gammerman and Shafer, 10.1007/978-3-031-06649-8).
 
     Parameters
     ----------
@@ -144,30 +237,29 @@ def drift_check(
     TailcastError
         If the run cannot be simulated.
     """
-    prediction = run_prediction(posterior, run, n_draw=n_draw, seed=seed, threads=threads)
-    outputs, draws = _log_draws(posterior, prediction, run.outputs, seed)
+    reference = drift_reference(posterior, run, n_draw=n_draw, seed=seed, threads=threads)
+    outputs, draws = reference.outputs, reference.draws
     observed = np.array([output.log_observed for output in outputs])
-    distances = joint_distances(np.vstack([draws, observed]))
-    p = float(np.mean(distances >= distances[-1]))
+    p, scores = reference.p_value(observed)
     middle = np.median(draws, axis=0)
     low, high = np.quantile(draws, [0.16, 0.84], axis=0)
     z = (observed - middle) / np.maximum((high - low) / 2, 1e-9)
     worst = int(np.argmax(np.abs(z)))
     suspects: tuple[Suspect, ...] = ()
     if p <= LEVEL:
-        suspects = _suspects(posterior, run, outputs, observed - middle, np.cov(draws.T), seed)
+        suspects = _suspects(reference, observed - middle, seed)
     return DriftCheck(
         name=run.name,
         p=p,
-        distance=float(distances[-1]),
-        usual=float(np.quantile(distances[:-1], 1 - LEVEL)),
+        distance=float(scores[-1]),
+        usual=float(np.quantile(scores[:-1], 1 - LEVEL)),
         farthest=_label(outputs[worst], outputs),
         observed=float(np.exp(observed[worst])),
         predicted=float(np.exp(middle[worst])),
         z=float(z[worst]),
         suspects=suspects,
         n_statistic=len(outputs),
-        mode=prediction.mode,
+        mode=reference.mode,
     )
 
 
@@ -223,26 +315,48 @@ def _label(output: Output, outputs: Sequence[Output]) -> str:
     return f"{output.key} of stage {output.stage}" if several else output.key
 
 
-def joint_distances(values: Array) -> Array:
-    """Mahalanobis distance of each row from all rows.
+def joint_scores(values: Array, slopes: Array) -> Array:
+    """How far out each row lies, in whichever way it is farthest.
+
+    The ways are the Mahalanobis distance, and for each direction the matched filter along it: a
+    shift in one direction is seen sooner by its filter than by the distance in all. Each way is
+    measured in its own 99 % quantile, so that heavy tails in one drown no other. The centre is the
+    median, the covariance that of rows cut at three median absolute deviations. All of it is a
+    symmetric function of the rows.
 
     Parameters
     ----------
     values : ndarray, shape (n_row, n_column)
         Log statistics; rows are exchangeable where they come from one distribution.
+    slopes : ndarray, shape (n_direction, n_column)
+        Directions, chosen without looking at the rows.
 
     Returns
     -------
     ndarray, shape (n_row,)
-        Not negative.
+        Not negative; about one row in a hundred exceeds 1 in each single way.
     """
-    centred = values - values.mean(axis=0)
-    covariance = centred.T @ centred / (len(values) - 1)
-    floor = 1e-10 * np.trace(covariance) / len(covariance) + 1e-300
-    inverse = np.linalg.pinv(covariance + floor * np.eye(len(covariance)), hermitian=True)
-    squared = np.einsum("ij,jk,ik->i", centred, inverse, centred)
-    distance: Array = np.sqrt(np.maximum(squared, 0.0))
-    return distance
+    centred = values - np.median(values, axis=0)
+    inverse = _robust_inverse(centred)
+    filters = slopes @ inverse
+    ways = np.column_stack(
+        [
+            np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", centred, inverse, centred), 0.0)),
+            np.abs(centred @ filters.T),
+        ]
+    )
+    unit = np.quantile(ways, 1 - LEVEL, axis=0)
+    score: Array = (ways / np.maximum(unit, 1e-300)).max(axis=1)
+    return score
+
+
+def _robust_inverse(centred: Array) -> Array:
+    scale = 1.4826 * np.median(np.abs(centred), axis=0)
+    cut = np.clip(centred, -_CUT * scale, _CUT * scale)
+    covariance = cut.T @ cut / len(cut)
+    floor = 1e-9 * np.trace(covariance) / len(covariance) + 1e-300
+    inverse: Array = np.linalg.pinv(covariance + floor * np.eye(len(covariance)), hermitian=True)
+    return inverse
 
 
 def _log_draws(
@@ -260,21 +374,10 @@ def _log_draws(
     return kept, np.array(columns).T
 
 
-def _suspects(
-    posterior: Posterior,
-    run: RunInput,
-    outputs: Sequence[Output],
-    residual: Array,
-    covariance: Array,
-    seed: int,
-) -> tuple[Suspect, ...]:
+def _suspects(reference: DriftReference, residual: Array, seed: int) -> tuple[Suspect, ...]:
     """Coefficients by how much of the distance their move alone would explain."""
-    names = [c.name for c in posterior.latency_model.coefficients if not c.fixed]
-    base = median_coefficients(posterior, run, seed)
-    probes = [{}, *({name: _PROBE} for name in names)]
-    logs = moved_logs(base, run, outputs, probes, seed)
-    slopes = (logs[1:] - logs[0]) / np.log(_PROBE)
-    inverse = np.linalg.pinv(covariance, hermitian=True)
+    names, slopes = reference.names, reference.slopes
+    inverse = _robust_inverse(reference.draws - np.median(reference.draws, axis=0))
     whole = float(residual @ inverse @ residual)
     pull = slopes @ inverse @ residual
     stiffness = np.einsum("ij,jk,ik->i", slopes, inverse, slopes)
@@ -284,7 +387,7 @@ def _suspects(
     found = []
     for k in chosen:
         tried = [{}, *({names[k]: float(f)} for f in _FACTORS)]
-        moved = moved_logs(base, run, outputs, tried, seed)
+        moved = moved_logs(reference.base, reference.run, reference.outputs, tried, seed)
         left = residual - (moved[1:] - moved[0])
         misfit = np.einsum("ij,jk,ik->i", left, inverse, left)
         best = int(np.argmin(misfit))
@@ -306,81 +409,3 @@ def _vertex(log_factor: Array, misfit: Array, best: int) -> float:
     bend = left - 2 * middle + right
     shift = 0.5 * (left - right) / bend if bend > 0 else 0.0
     return float(np.exp(log_factor[best] + shift * (log_factor[1] - log_factor[0])))
-
-
-def median_coefficients(posterior: Posterior, run: RunInput, seed: int) -> Coefficients:
-    """Coefficients of a run's deployment at their posterior medians.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Whose medians are meant.
-    run : RunInput
-        With the deployment.
-    seed : int
-        Of levels that the posterior does not know.
-
-    Returns
-    -------
-    Coefficients
-        One draw.
-    """
-    own, _ = predictive_law(
-        posterior, run.deployment, n_draw=posterior.population.n_draw, seed=seed
-    )
-    values = {
-        name: np.array([float(np.median(column))])
-        for name, column in own.coefficients.values.items()
-    }
-    speed = np.array([float(np.median(own.coefficients.speed))])
-    return Coefficients(latency_model=own.coefficients.latency_model, values=values, speed=speed)
-
-
-def moved_logs(
-    base: Coefficients,
-    run: RunInput,
-    outputs: Sequence[Output],
-    moves: Sequence[dict[str, float]],
-    seed: int,
-) -> Array:
-    """Log statistics of the same requests with coefficients moved by factors.
-
-    Parameters
-    ----------
-    base : Coefficients
-        One draw.
-    run : RunInput
-        Deployment and requests.
-    outputs : sequence of Output
-        Which statistics.
-    moves : sequence of dict of str to float
-        Factor by coefficient; an empty one is the base.
-    seed : int
-        Workload seed, the same for all.
-
-    Returns
-    -------
-    ndarray, shape (n_move, n_output)
-        Log seconds; a factor that would go below a floor stops at it.
-    """
-    model: LatencyModel = base.latency_model
-    values = {
-        c.name: np.maximum([base.values[c.name][0] * m.get(c.name, 1.0) for m in moves], c.floor)
-        for c in model.coefficients
-    }
-    law = step_law(
-        Coefficients(latency_model=model, values=values, speed=np.repeat(base.speed, len(moves))),
-        run.deployment,
-    )
-    result = simulate(
-        run.requests(seed),
-        deployment_limits(run.deployment),
-        law,
-        quantiles=tuple(STAT_QUANTILES.values()),
-    )
-    columns = []
-    for output in outputs:
-        stat = 0 if output.stat == "mean" else 1 + list(STAT_QUANTILES).index(output.stat)
-        columns.append(result.stat[:, output.stage, result.metrics.index(output.metric), stat])
-    logs: Array = np.log(np.maximum(np.array(columns).T, 1e-9))
-    return logs
