@@ -5,7 +5,13 @@ import pytest
 
 from tailcast.errors import UsageError
 from tailcast.prediction import METRICS, Prediction
-from tailcast.slo import miss_probabilities, parse_objective, verdict
+from tailcast.slo import (
+    complete_objectives,
+    miss_probabilities,
+    parse_objective,
+    plain_objectives,
+    verdict,
+)
 
 
 def prediction(p99: list[float], load: list[float] | None = None, mode: str = "cold") -> Prediction:
@@ -98,3 +104,83 @@ def test_the_verdict_follows_the_draws(
 def test_a_risk_that_is_no_probability_is_refused(risk: float) -> None:
     with pytest.raises(UsageError, match="risk must lie between"):
         verdict(prediction([0.1]), [parse_objective("ttft.p99=300ms")], risk)
+
+
+def test_an_objective_may_be_for_one_class() -> None:
+    found = parse_objective("ttft.p99[chat] = 300ms")
+    assert (found.group, found.target) == ("chat", 0.3)
+    assert str(found) == "ttft.p99[chat] <= 300 ms"
+    assert found.name == "ttft.p99[chat]"
+
+
+@pytest.mark.parametrize(
+    ("text", "stat", "target", "shown"),
+    [
+        ("goodput(ttft=300ms,tpot=50ms)=0.95", "share", 0.95, "95.0%"),
+        ("goodput(ttft<=300ms, tpot=50ms)>=95%", "share", 0.95, "95.0%"),
+        ("goodput(ttft=300ms)[chat]=12/s", "rate", 12.0, "12/s"),
+        ("goodput(e2e=2s)=3.5req/s", "rate", 3.5, "3.5/s"),
+    ],
+)
+def test_goodput_is_a_share_or_a_rate(text: str, stat: str, target: float, shown: str) -> None:
+    found = parse_objective(text)
+    assert (found.stat, found.target) == (stat, pytest.approx(target))
+    assert str(found).endswith(f">= {shown}")
+    assert found.is_goodput
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("goodput=1.5", "a share such as 0.95 or a rate"),
+        ("goodput=high", "a share such as 0.95 or a rate"),
+        ("goodput.p99=0.9", "goodput has no statistic"),
+        ("goodput(itl=3ms)=0.9", "'itl=3ms' is no target of a request"),
+        ("goodput(ttft=3)=0.9", "has no unit"),
+        ("goodput(ttft=3ms)<=0.9", "wrong way round"),
+        ("ttft.p99>=300ms", "wrong way round"),
+        ("ttft(tpot=3ms).p99=300ms", "targets in parentheses belong to goodput"),
+        ("goodputt=0.9", "not metric.stat=duration"),
+    ],
+)
+def test_a_malformed_goodput_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_objective(text)
+
+
+def test_a_bare_goodput_takes_the_other_targets() -> None:
+    asked = [parse_objective(t) for t in ("ttft.p99=300ms", "itl.p99=1s", "goodput=0.9")]
+    done = complete_objectives(asked)
+    assert done[2].per_request == (("ttft", 0.3),)
+    assert done[:2] == tuple(asked[:2])
+    with pytest.raises(UsageError, match="goodput needs to know what a good request holds"):
+        complete_objectives(asked[2:])
+
+
+def test_margins_are_positive_where_missed() -> None:
+    values = np.array([0.15, 0.6, np.nan])
+    late = parse_objective("ttft.p99=300ms").margin(values)
+    np.testing.assert_allclose(late, [-np.log(2), np.log(2), np.inf])
+    good = parse_objective("goodput(ttft=1s)=0.3").margin(values)
+    np.testing.assert_allclose(good, [np.log(2), -np.log(2), np.inf])
+
+
+def test_a_prediction_answers_only_what_it_can() -> None:
+    asked = [parse_objective(t) for t in ("ttft.p99=1s", "ttft.p99[chat]=1s", "goodput(ttft=1s)=1")]
+    assert plain_objectives(asked) == (asked[0],)
+    for objective in asked[1:]:
+        with pytest.raises(UsageError, match="ask tailcast slo"):
+            miss_probabilities(prediction([0.1]), [objective])
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("ttft.p99=1s", 0.25, "250 ms"),
+        ("goodput(ttft=1s)=0.9", 0.5, "50.0%"),
+        ("goodput(ttft=1s)=9/s", 8.25, "8.25/s"),
+        ("goodput(ttft=1s)=9/s", float("nan"), "n/a"),
+    ],
+)
+def test_values_are_shown_in_their_unit(text: str, value: float, shown: str) -> None:
+    assert parse_objective(text).show(value) == shown

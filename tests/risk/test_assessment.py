@@ -35,6 +35,7 @@ def test_the_windows_risk_is_the_predictions() -> None:
     assert 0 < answer.window[0].p_miss < 1
 
 
+@pytest.mark.slow
 def test_the_verdict_follows_the_horizon() -> None:
     easy = found("ttft.p99=20s", horizon="process")
     assert easy.verdict().word == "yes"
@@ -56,6 +57,7 @@ def test_what_is_unknown_is_told_from_what_is_chance() -> None:
     assert "update the posterior" in answer.verdict().advice
 
 
+@pytest.mark.slow
 def test_curves_that_were_asked_for_are_there() -> None:
     answer = found("ttft.p99=60ms", "tpot.mean=10ms", curves=("rate", "target"), risk=0.3)
     assert set(answer.curves) == {"rate", "ttft.p99", "tpot.mean"}
