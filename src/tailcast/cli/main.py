@@ -116,6 +116,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(str(error), error.exit_code)
     except MemoryError:
         code = _complain("not enough memory; ask for fewer requests or draws", 2)
+    except RecursionError:
+        code = _complain("a file is nested too deep to be read", 3)
     except OSError as error:
         silence(sys.stdout)
         place = error.filename or "standard output"

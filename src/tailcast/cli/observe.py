@@ -140,6 +140,8 @@ def _drawn(
     from tailcast.workload.materialise import materialise
 
     table: dict[str, Any] = dict(read_study(study).get("workload", {})) if study else {}
+    if study and not table and not given:
+        raise InputError(f"{study}: table [workload] is missing; add it, or give --rate")
     if "rate" in given and "concurrency" in given:
         raise UsageError("give --rate or --concurrency, not both")
     if "rate" in given or "concurrency" in given:  # the flag replaces whatever the load was

@@ -290,7 +290,7 @@ def read_cases(path: Path) -> list[VectorCase]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} is not YAML: {reason}") from None
     entries = document.get("cases") if isinstance(document, dict) else None
