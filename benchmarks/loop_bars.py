@@ -25,7 +25,7 @@ from tailcast.inference.fit import Fit, fit
 from tailcast.inference.forward import RunInput
 from tailcast.inference.nuts import Sampler
 from tailcast.inference.recorded import Stated, read_recorded
-from tailcast.inference.trace_input import StagedTrace, staged_trace, trace_run
+from tailcast.inference.trace_input import StagedTrace, staged_trace, trace_run, trace_runs
 from tailcast.inference.tree import population_of
 from tailcast.inference.update import update
 from tailcast.latency_model import LatencyModel, load_latency_model
@@ -178,11 +178,11 @@ def cpu_bar() -> None:
         (one,) = read_recorded(folder, Stated(deployment=deployment))
         if one.trace is not None:
             staged[name] = staged_trace(by_phase(folder, one.trace), token_times=one.token_times)
-    run = trace_run(staged["quiet"], deployment, "quiet", model)
+    runs = trace_runs(staged["quiet"], deployment, "quiet", model)
     for phase in (2, 0, 1):
-        part = replace(run, outputs=tuple(o for o in run.outputs if o.stage != phase))
+        part = [run for k, run in enumerate(runs) if k != phase]
         posterior = as_posterior(
-            model, fit(model, [part], seed=1, sampler=Sampler(draws=500, tune=300), report=_say)
+            model, fit(model, part, seed=1, sampler=Sampler(draws=500, tune=300), report=_say)
         )
         found = scores(posterior, deployment, staged["quiet"], phase)
         rows("quiet", f"phase {phase}", found, CPU_BARS)

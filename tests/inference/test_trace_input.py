@@ -8,7 +8,7 @@ import pytest
 
 from loop_runs import recorded_trace, requests, served, small_model
 from tailcast.errors import InputError
-from tailcast.inference.trace_input import same_source, staged_trace, trace_run
+from tailcast.inference.trace_input import same_source, staged_trace, trace_run, trace_runs
 from tailcast.latency_model import LatencyModel
 from tailcast.traces.token_times import TokenTimes
 from tailcast.traces.trace_latencies import trace_observed
@@ -131,3 +131,36 @@ def test_engine_limits_are_part_of_the_content(trace: Trace, model: LatencyModel
     assert (
         trace_run(staged, own, "a", model).content != trace_run(staged, smaller, "a", model).content
     )
+
+
+def test_phases_that_follow_each_other_are_runs_of_their_own(
+    trace: Trace, model: LatencyModel
+) -> None:
+    staged = staged_trace(trace, groups=np.where(np.arange(120) < 70, 7, 2))
+    runs = trace_runs(staged, served(), "a", model)
+    assert [run.name.split()[1] for run in runs] == ["a/7", "a/2"]
+    assert [len(run.requests(0)) for run in runs] == [70, 50]
+    whole = {
+        (o.stage, o.key): o.log_observed for o in trace_run(staged, served(), "a", model).outputs
+    }
+    for run, stage in zip(runs, (1, 0), strict=True):
+        assert {o.key: o.log_observed for o in run.outputs} == {
+            key: value for (k, key), value in whole.items() if k == stage
+        }
+        assert {o.stage for o in run.outputs} == {0}
+
+
+def test_groups_that_overlap_stay_one_run(trace: Trace, model: LatencyModel) -> None:
+    staged = staged_trace(trace, groups=np.arange(120) % 2)
+    assert len(trace_runs(staged, served(), "a", model)) == 1
+
+
+def test_an_aborted_request_loads_the_phase_that_it_fell_into(
+    trace: Trace, model: LatencyModel
+) -> None:
+    groups = np.where(np.arange(120) < 70, 0, 1)
+    first, second = trace_runs(
+        staged_trace(failed(trace, [90], 5), groups=groups), served(), "a", model
+    )
+    assert len(first.requests(0)) == 70
+    assert (second.requests(0).group == 1).sum() == 1

@@ -15,7 +15,7 @@ from tailcast.inference.public_input import public_evidence
 from tailcast.inference.recorded import Recorded, Stated, is_recorded, read_recorded
 from tailcast.inference.step_input import step_log_evidence
 from tailcast.inference.sweep_input import SWEEP_FILES, sweep_evidence
-from tailcast.inference.trace_input import trace_run
+from tailcast.inference.trace_input import trace_runs
 from tailcast.inference.warm_up import warm_up_count
 from tailcast.latency_model import LatencyModel, Scale
 from tailcast.request import RequestTable
@@ -117,7 +117,9 @@ def load_sources(
         if not sweeps and is_recorded(path):
             for one in read_recorded(path, stated):
                 found, own_notes = recorded_evidence(one, model)
-                _once(found, runs, steps, own_notes, notes)
+                for item in found:
+                    _once(item, runs, steps, (), notes)
+                notes += own_notes
                 files[_file_name(path, files)] = one.sha256
                 deployments.append(one.deployment)
             continue
@@ -176,7 +178,7 @@ def _file_name(path: Path, taken: Mapping[str, str]) -> str:
 
 def recorded_evidence(
     one: Recorded, model: LatencyModel
-) -> tuple[RunInput | StepEvidence, tuple[str, ...]]:
+) -> tuple[tuple[RunInput | StepEvidence, ...], tuple[str, ...]]:
     """What a recorded run is for a fit.
 
     Parameters
@@ -188,19 +190,20 @@ def recorded_evidence(
 
     Returns
     -------
-    evidence : RunInput or StepEvidence
-        A run for its statistics, step timings for a log.
+    evidence : tuple of RunInput or StepEvidence
+        A run a load phase for its statistics, step timings for a log.
     notes : tuple of str
         What was converted, assumed or left out.
     """
     if one.log is not None:
         steps, notes = step_log_evidence(one.log, model, one.deployment, one.name)
-        return steps, (*one.notes, *notes)
+        return (steps,), (*one.notes, *notes)
     if one.experiment is not None:
-        return run_input(one.experiment, model), one.notes
+        return (run_input(one.experiment, model),), one.notes
     if one.staged is None:
         raise InputError(f"{one.path}: neither requests, steps nor statistics")
-    return trace_run(one.staged, one.deployment, one.name, model), (*one.notes, *_left_out(one))
+    runs = trace_runs(one.staged, one.deployment, one.name, model)
+    return runs, (*one.notes, *_left_out(one))
 
 
 def _left_out(one: Recorded) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +188,73 @@ def trace_run(
         outputs=outputs,
         content=content,
         n_seed=1,
+    )
+
+
+def trace_runs(
+    staged: StagedTrace, deployment: Deployment, name: str, model: LatencyModel
+) -> tuple[RunInput, ...]:
+    """Runs of a trace: one a load phase where phases follow each other.
+
+    A machine's speed drifts from one phase to the next, so each phase has the discrepancies of a
+    run of its own; as one run, the drift would be taken for an effect of the load.
+
+    Parameters
+    ----------
+    staged : StagedTrace
+        Requests and statistics.
+    deployment : Deployment
+        What served them.
+    name : str
+        Of the trace.
+    model : LatencyModel
+        For the statistics that enter a fit.
+
+    Returns
+    -------
+    tuple of RunInput
+        One where phases overlap in time, share prompts or wait for each other.
+    """
+    requests = staged.requests
+    edges = _phase_starts(staged)
+    shared = (requests.prefix_stream >= 0) | (requests.content_stream >= 0)
+    if edges is None or shared.any() or (requests.parent >= 0).any():
+        return (trace_run(staged, deployment, name, model),)
+    place = np.searchsorted(edges, requests.arrival, side="right") - 1
+    order = np.argsort([requests.arrival[requests.group == k][0] for k in range(staged.n_stage)])
+    return tuple(
+        trace_run(_phase(staged, place == k, int(stage)), deployment, f"{name}/{label}", model)
+        for k, stage in enumerate(order)
+        for label in (staged.labels[int(stage)],)
+    )
+
+
+def _phase_starts(staged: StagedTrace) -> Array | None:
+    """First arrival of each stage, the first from the beginning; None where stages overlap."""
+    requests = staged.requests
+    if staged.n_stage < 2:
+        return None
+    own = [requests.arrival[requests.group == k] for k in range(staged.n_stage)]
+    own.sort(key=lambda arrival: float(arrival[0]))
+    if any(before[-1] > after[0] for before, after in pairwise(own)):
+        return None
+    starts = np.array([float(arrival[0]) for arrival in own])
+    starts[0] = -np.inf
+    return starts
+
+
+def _phase(staged: StagedTrace, rows: NDArray[np.bool_], stage: int) -> StagedTrace:
+    """One stage by itself, with what loaded the server during it."""
+    requests = staged.requests
+    columns = {column: getattr(requests, column)[rows] for column in RequestTable.__slots__}
+    columns["group"] = (columns["group"] != stage).astype(np.int64)
+    columns["arrival"] = columns["arrival"] - columns["arrival"].min()
+    return StagedTrace(
+        requests=RequestTable(**columns),
+        observed=tuple(replace(o, stage=0) for o in staged.observed if o.stage == stage),
+        labels=(staged.labels[stage],),
+        n_left_out=0,
+        n_uncounted=int(columns["group"].sum()),
     )
 
 
