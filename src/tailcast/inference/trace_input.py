@@ -143,7 +143,7 @@ def _gaps(times: TokenTimes, stage: Ints, n_stage: int) -> list[Observed]:
 
 
 def trace_run(
-    staged: StagedTrace, deployment: Deployment, name: str, model: LatencyModel
+    staged: StagedTrace, deployment: Deployment, name: str, model: LatencyModel | None = None
 ) -> RunInput:
     """Run of a trace, with the statistics that enter a fit.
 
@@ -157,8 +157,8 @@ def trace_run(
         What served them.
     name : str
         Of the trace; the run's identity is this and a hash of its content.
-    model : LatencyModel
-        Statistics that it has no noise scale for are left out.
+    model : LatencyModel, optional
+        Statistics that it has no noise scale for are left out; none by default.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def trace_run(
     outputs = tuple(
         _output(o, requests)
         for o in staged.observed
-        if o.metric in _FITTED and f"{o.metric}.{o.statistic}" in model.noise
+        if o.metric in _FITTED and (model is None or f"{o.metric}.{o.statistic}" in model.noise)
     )
     values = np.array([output.log_observed for output in outputs])
     content = content_hash(
