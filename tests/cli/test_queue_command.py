@@ -134,3 +134,61 @@ def test_a_bare_duration_is_refused() -> None:
         run("solve", "--numbers", "12,50us,500ns", *SERVER, "--rate", "1")
     with pytest.raises(UsageError, match="--numbers"):
         run("solve", *SERVER, "--rate", "1")
+
+
+@pytest.fixture
+def no_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    from queue_trees import unsampled_fit
+
+    monkeypatch.setattr("tailcast.inference.queue_fit.fit_queue", unsampled_fit)
+    monkeypatch.setattr("tailcast.report.queue_fit_plots.plot_queue_fit", lambda *_: [])
+
+
+def window_table(folder: Path) -> str:
+    path = folder / "windows.csv"
+    path.write_text("tokens_in,tokens_out,rate_rps,ttft_ms,itl_ms\n1024,1024,0.9,44,7.6\n")
+    return str(path)
+
+
+@pytest.mark.usefixtures("no_sampling")
+def test_a_fit_is_shown_stored_and_used(tmp_path: Path) -> None:
+    server = ["--model", "llama-3.1-8b", "--gpu", "h100"]
+    code, text = run("fit", window_table(tmp_path), *server, "-o", str(tmp_path / "fit"))
+    assert code == 0
+    assert "one request shape (i1024-o1024)" in text
+    assert "Next, measure" in text
+    folder = tmp_path / "fit"
+    assert {"posterior.nc", "tuner.json"} == {f.name for f in folder.iterdir()}
+    for numbers in (folder, folder / "posterior.nc", folder / "tuner.json"):
+        code, text = run("solve", "--numbers", str(numbers), *SERVER, "--rate", "1")
+        assert code == 0
+        assert "Intervals: 89%" in text
+
+
+@pytest.mark.usefixtures("no_sampling")
+def test_a_fit_in_json_holds_what_is_not_known(tmp_path: Path) -> None:
+    code, text = run(
+        "fit", window_table(tmp_path), "--model", "llama-3.1-8b", "--gpu", "h100", "--wide-prior",
+        "--at", "512/256", "--slo", "itl=20ms", "-o", str(tmp_path / "fit"), "--format", "json",
+    )  # fmt: skip
+    answer = json.loads(text)
+    assert code == 0
+    assert answer["schema"] == "tailcast/queue-fit-summary/1"
+    assert answer["prior"].endswith("wide")
+    assert answer["numbers"]["alpha"]["prior_log_sd"] == pytest.approx(0.3)
+    assert (answer["capacity"]["tokens_in"], answer["capacity"]["tokens_out"]) == (512, 256)
+    assert answer["unseen"]
+
+
+@pytest.mark.usefixtures("no_sampling")
+def test_a_fit_needs_a_prior_and_a_sound_shape(tmp_path: Path) -> None:
+    table, out = window_table(tmp_path), ["-o", str(tmp_path / "fit")]
+    with pytest.raises(UsageError, match="--model and --gpu for the prior"):
+        run("fit", table, *out)
+    with pytest.raises(UsageError, match="go together"):
+        run("fit", table, "--gpu", "h100", *out)
+    with pytest.raises(UsageError, match="512/256"):
+        run("fit", table, "--model", "llama-3.1-8b", "--gpu", "h100", "--at", "512", *out)
+    with pytest.raises(InputError, match="no such file"):
+        run("fit", str(tmp_path / "absent"), "--model", "llama-3.1-8b", "--gpu", "h100", *out)
+    assert not (tmp_path / "fit").exists()

@@ -8,6 +8,8 @@ import typer
 
 from tailcast.cli.emit import emit, emit_json, say
 from tailcast.cli.options import CiProbOption, Format, FormatOption, OutputOption, SeedOption
+from tailcast.cli.queue_compare import compare
+from tailcast.cli.queue_fit import fit
 
 if TYPE_CHECKING:
     from tailcast.queueing.known_numbers import KnownNumbers
@@ -21,6 +23,10 @@ app = typer.Typer(
 )
 
 
+app.command("fit")(fit)
+app.command("compare")(compare)
+
+
 class WorkModelName(StrEnum):
     """Published versions of the work model."""
 
@@ -31,7 +37,9 @@ class WorkModelName(StrEnum):
 
 NumbersOption = Annotated[
     str | None,
-    typer.Option("--numbers", help="alpha,beta,gamma as 6.7ms,20us,55ns, or a tuner's state file."),
+    typer.Option(
+        "--numbers", help="alpha,beta,gamma as 6.7ms,20us,55ns, a fit, or a tuner's state."
+    ),
 ]
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="LLM: without --numbers, a prior from the datasheet.")
@@ -90,7 +98,7 @@ def solve(
         state = Replica(work=work, limits=limits).steady_state(arrivals)
         source, exact = f"two lines {numbers}", True
     else:
-        known = _known(numbers, model, gpu, tensor_parallel, seed)
+        known = _known(numbers, model, gpu, tensor_parallel, shape, seed)
         work = work_model(numbers_of_log(known.log_draws), shape, limits, version.value)
         state = Replica(work=work, limits=limits).steady_state(arrivals)
         state = known.discrepancy.measured(state)
@@ -139,7 +147,7 @@ def size(
     shape, limits = _server(
         input_tokens, output_tokens, max_num_seqs, max_queue, max_num_batched_tokens
     )
-    known = _known(numbers, model, gpu, tensor_parallel, seed)
+    known = _known(numbers, model, gpu, tensor_parallel, shape, seed)
     arrivals, targets, ci_prob = parse_rate(rate), parse_targets(slo), 0.89
     capacity = capacity_draws(known.log_draws, shape, limits, targets, known.discrepancy)
     answer = replicas_for_risk(capacity, arrivals, risk)
@@ -210,10 +218,21 @@ def _server(
 
 
 def _known(
-    numbers: str | None, model: str | None, gpu: str | None, tensor_parallel: int, seed: int
+    numbers: str | None,
+    model: str | None,
+    gpu: str | None,
+    tensor_parallel: int,
+    shape: "RequestShape",
+    seed: int,
 ) -> "KnownNumbers":
     from tailcast.queueing.known_numbers import known_numbers
 
+    path = Path(numbers or "")
+    if numbers and "," not in numbers and (path.is_dir() or path.suffix == ".nc"):
+        from tailcast.inference.queue_predict import known_from_fit
+        from tailcast.inference.queue_store import read_queue_fit
+
+        return known_from_fit(read_queue_fit(path), shape, seed=seed, source=f"fit {path}")
     return known_numbers(numbers, model, gpu, tensor_parallel, seed)
 
 

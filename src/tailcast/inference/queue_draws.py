@@ -18,7 +18,7 @@ from tailcast.inference.queue_data import (
     shape_groups,
 )
 from tailcast.queueing.log_filter import WAIT_LOG_SD
-from tailcast.queueing.sensitivity import log_latencies
+from tailcast.queueing.sensitivity import LogLatencies, log_latencies
 from tailcast.queueing.server import Floats, ServerLimits
 from tailcast.queueing.windows import WindowColumns
 
@@ -145,8 +145,7 @@ def latency_draws(
         Seconds.
     """
     found = log_latencies(draws.log_numbers, columns, limits)
-    ttft = np.logaddexp(found.ttft, np.log(np.maximum(draws.overhead, 1e-12))[:, None])
-    logs = np.stack([ttft, found.itl], axis=-1)
+    logs = _chain_logs(draws, found)
     if not discrepancy:
         return np.exp(logs)
     logs[..., 0] += draws.bias @ bias_design(columns).T
@@ -158,8 +157,43 @@ def latency_draws(
     logs += np.where(unknown[:, None], offset[:, new], draws.shape_offset[:, member])
     waiting = WAIT_LOG_SD * found.wait_share
     noise = np.stack(
-        [np.hypot(columns.ttft_error, waiting), np.broadcast_to(columns.itl_error, ttft.shape)],
+        [
+            np.hypot(columns.ttft_error, waiting),
+            np.broadcast_to(columns.itl_error, waiting.shape),
+        ],
         axis=-1,
     )
     scale = np.hypot(draws.window_scale[:, None], noise)
     return np.asarray(np.exp(logs + scale * generator.standard_t(STUDENT_DOF, logs.shape)))
+
+
+def _chain_logs(draws: QueueDraws, found: LogLatencies) -> Floats:
+    ttft = np.logaddexp(found.ttft, np.log(np.maximum(draws.overhead, 1e-12))[:, None])
+    return np.stack([ttft, found.itl], axis=-1)
+
+
+def expected_logs(
+    draws: QueueDraws, columns: WindowColumns, limits: ServerLimits, groups: ShapeGroups
+) -> Floats:
+    """Centres of the likelihood in windows of shapes that were measured.
+
+    Parameters
+    ----------
+    draws : QueueDraws
+        Of the unknowns.
+    columns : WindowColumns
+        Rates and shapes.
+    limits : ServerLimits
+        Of the replica.
+    groups : ShapeGroups
+        Of the offsets; every window must be of one of them.
+
+    Returns
+    -------
+    ndarray, shape (n_draw, n_window, 2)
+        Logs of seconds.
+    """
+    logs = _chain_logs(draws, log_latencies(draws.log_numbers, columns, limits))
+    logs[..., 0] += draws.bias @ bias_design(columns).T
+    expected: Floats = logs + draws.shape_offset[:, groups.members(columns)]
+    return expected

@@ -1,9 +1,10 @@
 """Fit of the three numbers to windows by NUTS, from one window to hundreds."""
 
+import json
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tailcast.queueing.windows import Window
 from tailcast.streams import stream
 
 RHAT_LIMIT = 1.05
+_CAREFUL = 0.97
 _SCALES = ("z_window_scale", "z_shape_scale")
 _CURVATURE_STEP = 1e-3
 _LEAST_CURVATURE = 0.5
@@ -40,11 +42,11 @@ class QueueSampler:
         Target of the step-size adaptation.
     """
 
-    draws: int = 500
-    tune: int = 400
-    chains: int = 2
+    draws: int = 400
+    tune: int = 500
+    chains: int = 4
     cores: int = 2
-    target_accept: float = 0.85
+    target_accept: float = 0.9
 
 
 class CompiledQueueModel:
@@ -123,18 +125,29 @@ def fit_queue(
     Raises
     ------
     InferenceError
-        If sampling fails or the chains disagree.
+        If sampling fails, or the chains disagree even after a longer and more careful tuning.
     """
     data = queue_data(windows, prior, limits)
-    compiled = compiled or CompiledQueueModel(data)
+    compiled, sizes = compiled or CompiledQueueModel(data), sampler or QueueSampler()
     compiled.take(data)
-    sampled = _sample(compiled, data, sampler or QueueSampler(), seed)
-    tree = queue_tree(sampled, data, seed)
-    rhat = _worst_rhat(tree)
-    tree.attrs["rhat"] = rhat
+    tree = _sampled_tree(compiled, data, sizes, seed)
+    if tree.attrs["rhat"] > RHAT_LIMIT:
+        longer = replace(sizes, tune=3 * sizes.tune, target_accept=_CAREFUL)
+        tree = _sampled_tree(compiled, data, longer, seed)
+    if tree.attrs["rhat"] > RHAT_LIMIT:
+        raise InferenceError(
+            f"queue fit: the chains disagree (r-hat {tree.attrs['rhat']:.3f}); draw more"
+        )
+    return tree
+
+
+def _sampled_tree(
+    compiled: CompiledQueueModel, data: QueueData, sampler: QueueSampler, seed: int
+) -> xr.DataTree:
+    tree = queue_tree(_sample(compiled, data, sampler, seed), data, seed)
+    tree.attrs["rhat"] = _worst_rhat(tree)
     tree.attrs["divergences"] = int(tree["sample_stats"]["diverging"].sum())
-    if rhat > RHAT_LIMIT:
-        raise InferenceError(f"queue fit: the chains disagree (r-hat {rhat:.3f}); draw more")
+    tree.attrs["sampler"] = json.dumps(asdict(sampler))
     return tree
 
 

@@ -17,6 +17,7 @@ from tailcast.queueing.identify import (
     next_measurement,
     unseen_directions,
 )
+from tailcast.queueing.known_numbers import KnownNumbers
 from tailcast.queueing.parameter_prior import numbers_at_peak
 from tailcast.queueing.sensitivity import log_latencies
 from tailcast.queueing.server import Floats, RequestShape
@@ -149,6 +150,34 @@ def fitted_discrepancy(tree: xr.DataTree, shape: RequestShape, *, seed: int) -> 
     )
 
 
+def known_from_fit(
+    tree: xr.DataTree, shape: RequestShape, *, seed: int, source: str
+) -> KnownNumbers:
+    """The three numbers of a fit, for solving and sizing.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        From `fit_queue`.
+    shape : RequestShape
+        Mean tokens of what is asked.
+    seed : int
+        Of the offset of a shape that was not fitted.
+    source : str
+        Where the fit comes from.
+
+    Returns
+    -------
+    KnownNumbers
+        As many draws as the fit has.
+    """
+    return KnownNumbers(
+        log_draws=queue_posterior(tree).draws.log_numbers,
+        discrepancy=fitted_discrepancy(tree, shape, seed=seed),
+        source=source,
+    )
+
+
 def datasheet_shares(tree: xr.DataTree, deployment: Deployment, *, seed: int) -> dict[str, Floats]:
     """Shares of the datasheet's peaks that a fit implies, by draw.
 
@@ -182,7 +211,7 @@ def datasheet_shares(tree: xr.DataTree, deployment: Deployment, *, seed: int) ->
 
 
 def tuner_from_fit(tree: xr.DataTree, shape: RequestShape) -> Tuner:
-    """Online tuner that starts where a fit ended: moments of the logs, overhead, bias, noise.
+    """Online tuner that starts where a fit ended: joint moments of logs and bias, overhead, noise.
 
     Parameters
     ----------
@@ -197,12 +226,18 @@ def tuner_from_fit(tree: xr.DataTree, shape: RequestShape) -> Tuner:
         Its later windows must not be those of the fit.
     """
     fit = queue_posterior(tree)
-    draws, columns = fit.draws, _alone(shape)
-    ttft, itl = np.hypot(draws.window_scale, draws.shape_scale).mean(axis=0)
+    draws, member = fit.draws, int(fit.groups.members(_alone(shape))[0])
+    bias = draws.bias @ bias_design(_alone(shape))[0]
+    if member >= 0:
+        bias = bias + draws.shape_offset[:, member, 0]
+    states = np.column_stack([draws.log_numbers, bias])
+    cov = np.cov(states, rowvar=False)
+    window, shapes = draws.window_scale.mean(axis=0), draws.shape_scale.mean(axis=0)
+    if member < 0:  # the offset of a new shape is one for all its windows: bias, not noise
+        cov[3, 3] += float(shapes[0]) ** 2
     settings = TunerSettings(
-        ttft_log_sd=float(ttft),
-        itl_log_sd=float(itl),
+        ttft_log_sd=float(window[0]),
+        itl_log_sd=float(np.hypot(window[1], shapes[1])),
         overhead=float(draws.overhead.mean()),
-        ttft_log_bias=float((draws.bias @ bias_design(columns)[0]).mean()),
     )
-    return Tuner(fit.belief, fit.limits, settings)
+    return Tuner.from_moments(states.mean(axis=0), cov, fit.limits, settings)

@@ -51,6 +51,48 @@ def sweep_file(path: Path) -> Path:
     raise InputError(f"no sweep at {path}; expected a CSV file or a folder with sweep.csv[.gz]")
 
 
+def is_sweep(path: Path) -> bool:
+    """Whether a path holds a sweep in this table's columns.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder.
+
+    Returns
+    -------
+    bool
+        By the name of the file in a folder, by the first line of a file.
+    """
+    try:
+        table = sweep_file(path)
+        with gzip.open(table, "rt") if table.suffix == ".gz" else table.open() as file:
+            return set(_COLUMNS) <= set(file.readline().rstrip("\n").split(","))
+    except (InputError, OSError, EOFError, UnicodeDecodeError):
+        return False
+
+
+def sweep_runs(path: Path) -> int:
+    """Number of runs in a sweep, used or not.
+
+    Parameters
+    ----------
+    path : Path
+        Sweep file or folder.
+
+    Returns
+    -------
+    int
+        Rows of the table.
+
+    Raises
+    ------
+    InputError
+        If the table cannot be read.
+    """
+    return len(_rows(sweep_file(path)))
+
+
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         content = path.read_bytes()

@@ -159,6 +159,32 @@ class Tuner:
         self._noise_count = np.full(2, self.settings.noise_weight)
         self._noise_sum = self._noise_count * first
 
+    @classmethod
+    def from_moments(
+        cls, mean: Floats, cov: Floats, limits: ServerLimits, settings: TunerSettings
+    ) -> "Tuner":
+        """Tuner whose first belief knows how the numbers and the bias of TTFT hang together.
+
+        Parameters
+        ----------
+        mean : ndarray, shape (4,)
+            Logs of alpha, beta, gamma in seconds, and of measured over predicted TTFT.
+        cov : ndarray, shape (4, 4)
+            Covariance.
+        limits : ServerLimits
+            Of the replicas.
+        settings : TunerSettings
+            Assumptions; their own first bias is not used.
+
+        Returns
+        -------
+        Tuner
+            Before its first window.
+        """
+        made = cls(NumbersPrior(log_mean=mean[:3], log_cov=cov[:3, :3]), limits, settings)
+        made._restart(mean, cov)
+        return made
+
     def _restart(self, mean: Floats, cov: Floats) -> None:
         # belief before the windows in memory, and with them
         self._anchor_mean, self._anchor_cov = mean.copy(), cov.copy()
@@ -419,7 +445,7 @@ def restore_tuner(text: str, where: str = "tuner state") -> Tuner:
     """
     try:
         state = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{where} is not JSON: {error}") from None
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise InputError(f"{where} is not a saved tuner ({SCHEMA})")
