@@ -11,11 +11,12 @@ from tailcast.deployment import Deployment
 from tailcast.drift import DriftCheck, drift_check
 from tailcast.errors import InputError, TailcastError
 from tailcast.evaluation import evaluate_experiment
+from tailcast.inference.forward import RunInput
 from tailcast.inference.population import deployment_key
 from tailcast.inference.recorded import Recorded, Stated, is_recorded, read_recorded
 from tailcast.inference.scope import Mismatch, mismatches
 from tailcast.inference.sources import run_input
-from tailcast.inference.trace_input import StagedTrace, staged_trace, trace_run
+from tailcast.inference.trace_input import StagedTrace, staged_trace, trace_runs
 from tailcast.measurement import measured_draws
 from tailcast.posteriors import Posterior
 from tailcast.prediction import Prediction, predictive
@@ -53,8 +54,8 @@ class CalibratedRun:
         Requests that were replayed; 0 where only statistics are on record.
     n_left_out, n_uncounted : int
         Requests that never got a token; those that load the server and count in no statistic.
-    drift : DriftCheck or None
-        All statistics at once; None where none enters a fit.
+    drift : tuple of DriftCheck
+        All statistics at once, one check a load phase; empty where none enters a fit.
     mismatches : tuple of Mismatch
         What of the deployment the posterior's data do not cover.
     warnings : tuple of str
@@ -71,7 +72,7 @@ class CalibratedRun:
     n_request: int
     n_left_out: int
     n_uncounted: int
-    drift: DriftCheck | None
+    drift: tuple[DriftCheck, ...]
     mismatches: tuple[Mismatch, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -221,8 +222,7 @@ def _calibrated(
         raise InputError(f"{one.path}: no requests and no statistics")
     prediction = _replayed(posterior, one.deployment, staged, n_draw, seed, threads)
     records = scored(posterior, prediction, staged, one.name, seed)
-    run = trace_run(staged, one.deployment, one.name, posterior.latency_model)
-    drift = drift_check(posterior, run, seed=seed, threads=threads) if run.outputs else None
+    runs = trace_runs(staged, one.deployment, one.name, posterior.latency_model)
     summary = CalibratedRun(
         name=one.name,
         path=one.path,
@@ -232,7 +232,7 @@ def _calibrated(
         n_request=len(staged.requests),
         n_left_out=staged.n_left_out,
         n_uncounted=staged.n_uncounted,
-        drift=drift,
+        drift=_checked(posterior, runs, seed, threads),
         mismatches=mismatches(posterior.card, one.deployment),
         warnings=prediction.warnings,
         notes=one.notes,
@@ -256,8 +256,7 @@ def _calibrated_experiment(
     )
     if not records:
         raise InputError(f"{one.path}: nothing was observed that can be predicted")
-    run = run_input(experiment, posterior.latency_model)
-    drift = drift_check(posterior, run, seed=seed, threads=threads) if run.outputs else None
+    runs = (run_input(experiment, posterior.latency_model),)
     summary = CalibratedRun(
         name=one.name,
         path=one.path,
@@ -267,7 +266,7 @@ def _calibrated_experiment(
         n_request=0,
         n_left_out=0,
         n_uncounted=0,
-        drift=drift,
+        drift=_checked(posterior, runs, seed, threads),
         mismatches=mismatches(posterior.card, one.deployment),
         warnings=("leaves the range of the data",) if records[0].extrapolates else (),
         notes=one.notes,
@@ -279,6 +278,14 @@ def _calibrated_experiment(
         if several
     ]
     return summary, records, phases
+
+
+def _checked(
+    posterior: Posterior, runs: Sequence[RunInput], seed: int, threads: int
+) -> tuple[DriftCheck, ...]:
+    return tuple(
+        drift_check(posterior, run, seed=seed, threads=threads) for run in runs if run.outputs
+    )
 
 
 def _replayed(

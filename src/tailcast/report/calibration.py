@@ -31,7 +31,7 @@ def calibration_text(calibration: Calibration, style: str) -> str:
         return first
     blocks = ["\n".join(_run_lines(run)) for run in calibration.runs]
     blocks.append(first)
-    if calibration.records:
+    if any(row.n > 1 for row in calibration.summary):
         blocks.append("Over all runs and stages\n" + render_rows(*summary_rows(calibration), style))
     if calibration.regimes:
         blocks.append(
@@ -156,8 +156,10 @@ def _run_lines(run: CalibratedRun) -> list[str]:
         )
     lines += [f"  {'MISMATCH' if m.serious else 'differs'}: {m}" for m in run.mismatches]
     lines += [f"  warning: {text}" for text in run.warnings]
-    if run.drift is not None:
-        lines += [f"  {line}" for line in drift_lines(run.drift)]
+    for check in run.drift:
+        first, *rest = drift_lines(check)
+        which = f"{check.name}: " if len(run.drift) > 1 else ""
+        lines += [f"  {which}{first}", *(f"    {line}" for line in rest)]
     return lines
 
 
@@ -237,7 +239,7 @@ def calibration_json(calibration: Calibration) -> dict[str, Any]:
                 "n_request": run.n_request,
                 "left_out": run.n_left_out,
                 "uncounted": run.n_uncounted,
-                "drift": None if run.drift is None else drift_json(run.drift),
+                "drift": [drift_json(check) for check in run.drift],
                 "mismatches": [asdict(m) for m in run.mismatches],
                 "warnings": list(run.warnings),
                 "notes": list(run.notes),
