@@ -31,6 +31,9 @@ def fit(
     draws: Annotated[int, typer.Option("--draws", min=50, help="Sampled draws a chain.")] = 1000,
     tune: Annotated[int, typer.Option("--tune", min=50, help="Tuning steps a chain.")] = 400,
     chains: Annotated[int, typer.Option("--chains", min=1, help="Chains.")] = 4,
+    stored: Annotated[
+        int, typer.Option("--stored", min=20, help="Draws a chain that are kept, evenly thinned.")
+    ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")] = 0,
     allow_unconverged: Annotated[
         bool, typer.Option("--allow-unconverged", help="Store even if diagnostics fail.")
@@ -54,7 +57,7 @@ def fit(
     sources = load_sources(paths, law, leave_out=leave_out or (), stated=stated)
     for note in sources.notes:
         say(note)
-    sampler = Sampler(draws=draws, tune=tune, chains=chains)
+    sampler = Sampler(draws=draws, tune=tune, chains=chains, stored=stored)
     fitted = fit_by(route, law, sources.runs, sources.steps, seed=seed, sampler=sampler, report=say)
     found = fitted.diagnostics
     if not found.passed and not allow_unconverged:
