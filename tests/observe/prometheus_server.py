@@ -17,8 +17,7 @@ import pytest
 def prometheus_binary(cache: Path) -> Path:
     """Path of the binary; the test is skipped where there is none and none can be had.
 
-    Where CI is set it must not go missing unnoticed, and the test
-    fails.
+    Where CI is set it must not go missing unnoticed, and the test fails.
     """
     found = shutil.which("prometheus")
     if found is not None:

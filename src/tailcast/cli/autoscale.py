@@ -84,7 +84,10 @@ def autoscale(
     """
     from tailcast.autoscale.experiment import first_belief, make_plant, run_draws
     from tailcast.autoscale.replica import Source
+    from tailcast.report.figures import check_figure_path
 
+    if plot is not None:
+        check_figure_path(plot)
     given = _settings(settings or [])
     question = _question(load, input_tokens, output_tokens, slo, controller, given, seed)
     source = Source(

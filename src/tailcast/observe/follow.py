@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from tailcast.observe.live import LiveSource, Scrape
 from tailcast.queueing.counters import CountedWindow, Counters, window_between
 from tailcast.queueing.tuner import Tuner, TunerUpdate, restore_tuner
 from tailcast.queueing.wva import WvaCycle, WvaTuner
+from tailcast.whole_file import whole_file
 
 # a window waits this many times its length for enough requests
 _LONGEST = 10.0
@@ -259,16 +258,7 @@ def save_state(follower: Follower, path: Path) -> None:
         If it cannot be written.
     """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(follower.to_json() + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with whole_file(path) as temporary:
+            temporary.write_text(follower.to_json() + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: the state cannot be written ({error.strerror})") from None

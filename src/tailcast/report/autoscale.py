@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tailcast.autoscale.outcome import Outcome
-from tailcast.errors import UsageError
+from tailcast.autoscale.outcome import BIN, Outcome
 from tailcast.queueing.server import Floats
 from tailcast.queueing.sizing import Targets
+from tailcast.report.figures import INSIDE, OUTSIDE, new_figure, save_figure
 from tailcast.report.size import interval
 from tailcast.units import format_duration
 
@@ -204,46 +204,37 @@ def draw_plot(outcomes: Sequence[Outcome], targets: Targets, title: str, path: P
     Raises
     ------
     UsageError
-        If matplotlib is missing or the file cannot be written.
+        If matplotlib is missing, there is no such format or the file cannot be written.
     """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise UsageError("--plot needs matplotlib: pip install 'tailcast[plots]'") from None
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     run = outcomes[shown_run(outcomes)]
-    metrics = [name for name in ("ttft", "itl") if getattr(targets, name)] or ["ttft"]
-    figure, axes = plt.subplots(
-        2 + len(metrics), 1, figsize=(9, 3 + 2.2 * len(metrics) + 2), sharex=True,
-        layout="constrained",
-    )  # fmt: skip
+    metrics = [name for name in ("ttft", "itl") if getattr(targets, name)]
+    figure, grid = new_figure(2 + len(metrics), 1, (9.0, 5.0 + 2.2 * len(metrics)))
+    axes = grid[:, 0]
     _draw_load(axes[0], run)
     _draw_replicas(axes[1], outcomes, run)
     for axis, name in zip(axes[2:], metrics, strict=True):
         _draw_latency(axis, outcomes, run, name, getattr(targets, name))
+    end = _end(run) / 60.0
     for axis in axes:
         _shade_starts(axis, run)
         axis.grid(alpha=0.25)
-        axis.margins(x=0)
+        axis.set_xlim(0.0, end)
+        axis.tick_params(labelbottom=axis is axes[-1])
     axes[-1].set_xlabel("minutes")
     figure.suptitle(title, fontsize=11)
-    try:
-        metadata = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=130, metadata=metadata)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: the figure cannot be written ({error})") from None
-    finally:
-        plt.close(figure)
+    save_figure(figure, path)
 
 
-_FRONT, _BACK, _BAD = "#1b6ca8", "#9db8cc", "#c8452f"
+_FRONT, _BACK, _BAD = INSIDE, "#9db8cc", OUTSIDE
+
+
+def _end(run: Outcome) -> float:
+    """End of the last bin, in seconds."""
+    return float(run.timeline.start[-1]) + BIN
 
 
 def _minutes(run: Outcome) -> Floats:
-    width = run.timeline.start[1] - run.timeline.start[0] if run.timeline.start.size > 1 else 60.0
-    return np.asarray((run.timeline.start + 0.5 * width) / 60.0)
+    return np.asarray((run.timeline.start + 0.5 * BIN) / 60.0)
 
 
 def _draw_load(axis: Any, run: Outcome) -> None:
@@ -258,12 +249,12 @@ def _draw_load(axis: Any, run: Outcome) -> None:
         axis.plot(at, middle, color="0.35", lw=1.2, label="believed capacity of wanted replicas")
         axis.fill_between(at, low, high, color="0.6", alpha=0.25, lw=0, label="89 %")
     axis.set_ylabel("requests/s")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.3 * axis.get_ylim()[1])
     axis.legend(fontsize=8, loc="upper left", ncols=3)
 
 
 def _draw_replicas(axis: Any, outcomes: Sequence[Outcome], run: Outcome) -> None:
-    end = float(2 * run.timeline.start[-1] - run.timeline.start[-2]) / 60.0
+    end = _end(run) / 60.0
     for other in outcomes:
         front = other is run
         times = [t / 60.0 for t in other.path_times] + [end]
@@ -302,6 +293,5 @@ def _draw_latency(
 
 def _shade_starts(axis: Any, run: Outcome) -> None:
     line = run.timeline
-    width = line.start[1] - line.start[0] if line.start.size > 1 else 60.0
     for start in line.start[line.starting]:
-        axis.axvspan(start / 60.0, (start + width) / 60.0, color="#f2c14e", alpha=0.18, lw=0)
+        axis.axvspan(start / 60.0, (start + BIN) / 60.0, color="#f2c14e", alpha=0.18, lw=0)
