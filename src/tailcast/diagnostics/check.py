@@ -18,6 +18,7 @@ from tailcast.diagnostics.stored_evaluation import StoredEvaluation
 from tailcast.inference.card import contraction
 from tailcast.inference.tree import evidence_of
 from tailcast.posteriors import FILE, Posterior
+from tailcast.scoring.score import LEVELS
 from tailcast.scoring.summary import N_PIT_BIN
 
 SCHEMA = "tailcast/posterior-check/1"
@@ -113,7 +114,7 @@ def _loo_json(loo: LeaveOneOut) -> dict[str, Any]:
         "worst_khat": float(loo.khat.max()),
         "pit5": [int(v) for v in np.histogram(good, N_PIT_BIN, (0.0, 1.0))[0]],
         "uniformity_p": loo.uniformity,
-        "coverage": {str(level): loo.coverage(level) for level in (50, 80, 90)},
+        "coverage": [asdict(loo.coverage(level)) for level in LEVELS],
         "data": [
             {
                 "name": name,

@@ -14,7 +14,6 @@ MAX_EMULATOR_BIAS = 1.0
 MAX_EMULATOR_MEAN_E2E = 0.02
 MIN_PREDICTIVE_P = 0.002
 MAX_BAD_KHAT = 0.1
-MIN_LOO_COVERAGE = {50: 0.35, 80: 0.68, 90: 0.82}
 UNIDENTIFIED = 0.8
 """Posterior over prior sd from which a coefficient counts as not identified."""
 MAX_UNIDENTIFIED = 0.5

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.diagnostics.fitted import FittedData
+from tailcast.scoring.binomial import clopper_pearson
+from tailcast.scoring.summary import Coverage
 
 Array = NDArray[np.float64]
 
@@ -48,7 +50,7 @@ class LeaveOneOut:
         bad = [k for k, good in zip(self.data.kinds, self.good, strict=True) if not good]
         return {kind: bad.count(kind) for kind in dict.fromkeys(bad)}
 
-    def coverage(self, level: int) -> float:
+    def coverage(self, level: int) -> Coverage:
         """Share of data inside their central leave-one-out interval; every source weighs one.
 
         Parameters
@@ -58,14 +60,17 @@ class LeaveOneOut:
 
         Returns
         -------
-        float
-            Over the data whose Pareto shape is to be trusted; 0 without any.
+        Coverage
+            Over the data whose Pareto shape is to be trusted, with the exact range by source.
         """
         inside: dict[str, list[bool]] = {}
         for name, pit, good in zip(self.data.sources, self.pit, self.good, strict=True):
             if good:
                 inside.setdefault(name, []).append(abs(2 * pit - 1) <= level / 100)
-        return float(np.mean([np.mean(own) for own in inside.values()])) if inside else 0.0
+        n = len(inside)
+        hits = round(sum(float(np.mean(own)) for own in inside.values()), 9)
+        low, high = clopper_pearson(hits, n)
+        return Coverage(level=level, share=hits / n if n else 0.0, low=low, high=high)
 
     @property
     def uniformity(self) -> float:
