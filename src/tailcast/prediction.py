@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.basis import FEATURES
-from tailcast.coefficients import deployment_basis, step_law
+from tailcast.coefficients import step_law
 from tailcast.deployment import Deployment
 from tailcast.engine.deployment_limits import deployment_limits
 from tailcast.engine.result import EngineResult
 from tailcast.engine.run import simulate
 from tailcast.errors import CapacityError, UsageError
-from tailcast.inference.forward import basis_range
 from tailcast.inference.population import (
     DeploymentDraws,
     Population,
@@ -26,6 +24,7 @@ from tailcast.inference.regimes import workload_regimes
 from tailcast.inference.warm_up import warm_up_count
 from tailcast.latency_model import NEAR_SATURATION, LatencyModel
 from tailcast.posteriors import Posterior
+from tailcast.prediction_notes import UNSERVED, prediction_notes
 from tailcast.request import RequestTable
 from tailcast.step_law import StepLaw
 
@@ -38,22 +37,6 @@ QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.
 """Statistics over requests, beside the mean."""
 
 METRICS = ("ttft", "itl", "tpot", "e2e", "queue_delay")
-
-_UNSERVED = {
-    "rejected": "rejected as too long",
-    "timed_out": "timed out",
-    "unsent": "never sent",
-    "unfinished": "unfinished at the horizon",
-}
-
-_REACH = 1.25
-"""A step basis beyond this multiple of the fitted range counts as extrapolation."""
-
-_MATERIAL = 0.15
-"""Share of the step time from which a coefficient matters to the answer."""
-
-_UNLEARNED = 0.8
-"""Posterior sd over prior sd from which a coefficient counts as still at its prior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +236,7 @@ def predictive(
     stat[:, :, METRICS.index("ttft"), :] *= np.exp(late)[:, None, None]
     if cold_start:
         _add_warm_up(stat, own, tables[0], quantiles)
-    notes, outside = _notes(posterior, deployment, own, result)
+    notes, outside = prediction_notes(posterior, deployment, own, result)
     return Prediction(
         stat=stat,
         metrics=tuple(result.metrics),
@@ -397,53 +380,6 @@ def _workload_shape(table: RequestTable) -> tuple[float, float, float, int]:
     return rate, float(table.input_tokens.mean()), float(table.output_tokens.mean()), n
 
 
-def _notes(
-    posterior: Posterior | LatencyModel,
-    deployment: Deployment,
-    own: DeploymentDraws,
-    result: EngineResult,
-) -> tuple[tuple[str, ...], bool]:
-    notes = _unserved(result)
-    if isinstance(posterior, LatencyModel):
-        notes.append(f"no posterior: this is the prior of latency model {posterior.name!r}")
-        return tuple(notes), True
-    if not result.counters["steps"].any():
-        return tuple(notes), False
-    model = posterior.latency_model
-    new = [f"{g.replace('_', ' ')} {_level(deployment, g)}" for g in own.new_levels]
-    if new:
-        notes.append(f"not in the posterior's data: {', '.join(new)}; the interval is wider for it")
-    share = step_shares(own, deployment, result)
-    evidence = posterior.card.get("basis_range", {})
-    ranges = basis_range(model, deployment, result.ranges)
-    outside = [
-        name
-        for k, name in enumerate(model.names)
-        if name in evidence
-        and share.get(name, 0.0) > _MATERIAL
-        and ranges[k, 1] > _REACH * evidence[name][1] > 0
-    ]
-    if outside:
-        notes.append(f"extrapolates: steps leave the range of the data in {', '.join(outside)}")
-    contraction = posterior.card.get("contraction", {})
-    leaning = [
-        f"{name} ({100 * share[name]:.0f} % of the step time)"
-        for name in model.names
-        if share.get(name, 0.0) > _MATERIAL and contraction.get(name, 0.0) > _UNLEARNED
-    ]
-    if leaning:
-        notes.append(f"leans on the prior of {', '.join(leaning)}")
-    return tuple(notes), bool(outside or {"accelerator", "engine_version"} & set(own.new_levels))
-
-
-def _unserved(result: EngineResult) -> list[str]:
-    """What share of the requests, over all draws, is in no latency, and why."""
-    n = sum(result.counters[name].sum() for name in ("completed", *_UNSERVED))
-    shares = {text: result.counters[name].sum() / max(n, 1) for name, text in _UNSERVED.items()}
-    told = [f"{share:.2%} {text}" for text, share in shares.items() if share > 0]
-    return [f"latencies leave out requests that are not served: {', '.join(told)}"] if told else []
-
-
 def refuse_unserved(prediction: Prediction, deployment: Deployment) -> None:
     """Refuse to answer with latencies where no draw serves a single request.
 
@@ -461,52 +397,10 @@ def refuse_unserved(prediction: Prediction, deployment: Deployment) -> None:
     """
     if prediction.counters["completed"].any():
         return
-    counts = {text: int(prediction.counters[name].max()) for name, text in _UNSERVED.items()}
+    counts = {text: int(prediction.counters[name].max()) for name, text in UNSERVED.items()}
     told = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
     raise CapacityError(
         f"none of the {prediction.n_request} requests is served ({told}); a request of "
         f"{deployment.llm.name} here has at most {deployment.max_model_len} tokens, prompt and "
         "output together"
     )
-
-
-def _level(deployment: Deployment, group: str) -> str:
-    from tailcast.inference.population import group_levels
-
-    return group_levels(deployment)[group]
-
-
-def step_shares(
-    own: DeploymentDraws, deployment: Deployment, result: EngineResult
-) -> dict[str, float]:
-    """Share of a busy step's time by coefficient, at the largest batch of the run.
-
-    Parameters
-    ----------
-    own : DeploymentDraws
-        Coefficients of the deployment.
-    deployment : Deployment
-        Whose bases are meant.
-    result : EngineResult
-        For the ranges of its steps.
-
-    Returns
-    -------
-    dict of str to float
-        Medians over draws, sum about 1.
-    """
-    basis = deployment_basis(own.coefficients.latency_model, deployment)
-    high = np.nanmax(result.ranges[:, :, 1], axis=0)
-    features = np.zeros(len(FEATURES))
-    features[FEATURES.index("step")] = 1.0
-    features[FEATURES.index("decode")] = high[2]
-    features[FEATURES.index("context_token")] = high[3]
-    parts = {}
-    for k, name in enumerate(basis.names):
-        value = float(basis.features[k] @ features)
-        if name in basis.tables:
-            table = basis.tables[name]
-            value += float(table[min(int(high[2]), len(table) - 1)])
-        parts[name] = own.coefficients.values[name] * value
-    total = np.maximum(sum(parts.values(), np.zeros(own.coefficients.n_draw)), 1e-12)
-    return {name: float(np.median(part / total)) for name, part in parts.items()}

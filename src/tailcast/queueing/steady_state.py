@@ -166,8 +166,8 @@ def fluid_step_time(
 
     Examples
     --------
-    >>> fluid_step_time(0.008, 0.0002, 100, 25.0)
-    (array(0.016), array(0.5))
+    >>> tuple(float(part) for part in fluid_step_time(0.008, 0.0002, 100, 25.0))
+    (0.016, 0.5)
     """
     load = np.asarray(rate, np.float64) * n_step * mean_work
     with np.errstate(divide="ignore", invalid="ignore"):

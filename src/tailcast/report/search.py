@@ -268,6 +268,22 @@ def run_lines(worth: tuple[Worth, ...]) -> list[str]:
     return lines
 
 
+def _comparisons_json(found: SearchResult) -> list[dict[str, Any]]:
+    return [
+        {
+            "other": found.space.candidates[k].values,
+            "gain": c.gain,
+            "low": c.low,
+            "high": c.high,
+            "p_better": c.p_better,
+            "mean_log_ratio": c.mean_log_ratio,
+            "half_width": c.half_width,
+            "blocks": c.n_block,
+        }
+        for k, c in (found.decision.comparisons if found.decision else {}).items()
+    ]
+
+
 def search_json(found: SearchResult, ci_prob: float, inputs: dict[str, Any]) -> dict[str, Any]:
     """The contract ``tailcast/search/1``; seconds, requests/s, shares.
 
@@ -293,19 +309,7 @@ def search_json(found: SearchResult, ci_prob: float, inputs: dict[str, Any]) -> 
         "answer": search_text(found, ci_prob)[0],
         "chosen": _candidate_json(found, _chosen(found), ci_prob),
         "evaluated": [_candidate_json(found, k, ci_prob) for k in found.outcomes],
-        "comparisons": [
-            {
-                "other": found.space.candidates[k].values,
-                "gain": c.gain,
-                "low": c.low,
-                "high": c.high,
-                "p_better": c.p_better,
-                "mean_log_ratio": c.mean_log_ratio,
-                "half_width": c.half_width,
-                "blocks": c.n_block,
-            }
-            for k, c in (decision.comparisons if decision else {}).items()
-        ],
+        "comparisons": _comparisons_json(found),
         "p_best": decision.p_best if decision else math.nan,
         "expected_regret": decision.regret if decision else math.nan,
         "p_miss_law_only": found.law_p_miss,
