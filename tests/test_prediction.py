@@ -25,7 +25,12 @@ def sent(rate: float = 5.0, n: int = 40) -> Callable[[int], RequestTable]:
 
 
 def predicted(model: LatencyModel, **changes: Any) -> Prediction:
-    own = {"deployment": deployment(), "requests": sent(), "n_draw": 24, "seed": 3} | changes
+    own: dict[str, Any] = {
+        "deployment": deployment(),
+        "requests": sent(),
+        "n_draw": 24,
+        "seed": 3,
+    } | changes
     return predictive(model, own.pop("deployment"), own.pop("requests"), **own)
 
 

@@ -109,7 +109,11 @@ class PublicSet:
     @property
     def deployments(self) -> tuple[Deployment, ...]:
         """Deployments of everything usable, in order, each source once."""
-        return tuple(x.deployment for x in (*self.experiments, *self.steps, *self.traces))
+        return (
+            *(experiment.deployment for experiment in self.experiments),
+            *(table.deployment for table in self.steps),
+            *(own.deployment for own in self.traces),
+        )
 
     @property
     def summary(self) -> str:
