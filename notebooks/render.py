@@ -8,7 +8,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-SECONDS = 400
+SECONDS = 900
 
 
 def cells(source: str) -> list[Any]:
