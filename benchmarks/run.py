@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from answer_times import answer_times
+from answer_times import HELP, PREDICT, answer_times
 from blis_binary import PUBLISHED_CPU_S, blis_case, our_parity_run
 from engine_times import batch_curve, draw_times, length_curve, size_curve, stress_times
 from measure import HERE, best_of, memory_of
@@ -78,6 +78,11 @@ def headline(rows: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
     memory = {(r["requests"], r["longer"]): r["peak_mb"] for r in rows["memory"]}
     lengths = {row["output_tokens"]: row["us_per_request"] for row in rows["lengths"]}
     doubled = [lengths[2 * n] / lengths[n] for n in lengths if 2 * n in lengths]
+    processes = {row["process"]: row for row in rows["answers"]}
+    answers = {"help_cpu_s": processes[HELP]["cpu_s"]}
+    if PREDICT in processes:
+        answers["predict_warm_s"] = processes[PREDICT]["wall_s"]
+        answers["predict_warm_cpu_s"] = processes[PREDICT]["cpu_s"]
     return {
         "single_10k_s": by_size[10_000]["cpu_s"],
         "single_10k_wall_s": by_size[10_000]["wall_s"],
@@ -88,6 +93,7 @@ def headline(rows: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
         "ratio_double_outputs": max(doubled),
         "rss_1e6_mb": memory[1_000_000, 1],
         "rss_1e6_double_outputs_mb": memory[1_000_000, 2],
+        **answers,
     }
 
 
@@ -102,7 +108,10 @@ def bars(figures: dict[str, float]) -> list[dict[str, Any]]:
         ("CPU time per request, outputs doubled", figures["ratio_double_outputs"], 0.0, 1.3),
         ("memory of 1 000 000 requests, MB", figures["rss_1e6_mb"], 0.0, 500.0),
         ("memory, outputs doubled", growth, 0.0, 1.05),
+        ("tailcast --help, CPU s", figures["help_cpu_s"], 0.0, 0.6),
     ]
+    if "predict_warm_s" in figures:
+        wanted.append(("tailcast predict, warm, wall s", figures["predict_warm_s"], 0.0, 3.0))
     return [
         {"bar": name, "value": value, "low": low, "high": high, "held": low <= value <= high}
         for name, value, low, high in wanted
