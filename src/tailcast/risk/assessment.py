@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.inference.regimes import workload_regimes
 from tailcast.latency_model import LatencyModel
 from tailcast.posteriors import Posterior
 from tailcast.prediction import predictive
@@ -211,7 +212,8 @@ def assess(
     """
     tell = progress or _silent
     tables = Tables(lambda s: materialise(workload, s))
-    blocks = predictive_blocks(posterior, n_draw, seed)
+    regimes = workload_regimes(tables(seed))
+    blocks = predictive_blocks(posterior, n_draw, seed).but(regimes=regimes)
     tell(f"{n_draw} draws of {fleet.title}")
     chosen = np.arange(n_draw)
     outcomes = run_blocks(fleet, blocks, tables, question, chosen, threads=threads)
@@ -219,7 +221,8 @@ def assess(
     law_only = run_blocks(fleet, trusting, tables, question, chosen, threads=threads)
     n_request = len(tables(int(blocks.workload_seeds[0, 0])))
     tell("draws crossed with workloads")
-    few = predictive_blocks(posterior, min(_CROSSED_DRAWS, max(n_draw, 2)), seed)
+    n_few = min(_CROSSED_DRAWS, max(n_draw, 2))
+    few = predictive_blocks(posterior, n_few, seed).but(regimes=regimes)
     n_seed = min(max(_CROSSED_SEEDS, math.ceil(_LONG_RUN / n_request)), few.n_block, 24)
     crossed = crossed_runs(fleet, few, tables, question, n_seed=n_seed, threads=threads)
     rank = predictive(
@@ -243,7 +246,7 @@ def assess(
         crossed=crossed,
         curves=_curves(
             fleet,
-            predictive_blocks(posterior, min(n_draw, _CURVE_DRAWS), seed),
+            predictive_blocks(posterior, min(n_draw, _CURVE_DRAWS), seed).but(regimes=regimes),
             workload,
             question,
             outcomes,

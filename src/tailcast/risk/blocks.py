@@ -23,7 +23,7 @@ from tailcast.inference.population import (
     population_rows,
     prior_population,
 )
-from tailcast.latency_model import LatencyModel
+from tailcast.latency_model import NEAR_SATURATION, LatencyModel
 from tailcast.posteriors import Posterior
 from tailcast.step_law import StepLaw
 from tailcast.streams import stream
@@ -46,6 +46,8 @@ class Draws:
         One row a draw.
     ttft : ndarray, shape (n_draw,)
         Factor on TTFT.
+    saturation : ndarray, shape (n_draw,)
+        Further factor on TTFT near saturation, see `late`.
     new_levels : tuple of str
         Groups whose level the posterior has never seen.
     known_deployment : bool
@@ -54,8 +56,27 @@ class Draws:
 
     law: StepLaw
     ttft: Array
+    saturation: Array
     new_levels: tuple[str, ...]
     known_deployment: bool
+
+    def late(self, draw: Ints, load: Array) -> Array:
+        """Factor on TTFT of runs at their load.
+
+        Parameters
+        ----------
+        draw : ndarray of int, shape (n_run,)
+            Draw of each run.
+        load : ndarray, shape (n_run,)
+            Offered work over capacity.
+
+        Returns
+        -------
+        ndarray, shape (n_run,)
+            As in `tailcast.prediction.predictive`.
+        """
+        near = load >= NEAR_SATURATION
+        return np.asarray(self.ttft[draw] * np.where(near, self.saturation[draw], 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +99,9 @@ class Blocks:
         Seeds of the runs of each block; several are pooled into one long run.
     with_discrepancy : bool
         False trusts the law.
+    regimes : tuple of str
+        Discrepancies of these runs beside those of every run, see
+        `tailcast.inference.regimes.workload_regimes`.
     """
 
     population: Population
@@ -87,8 +111,13 @@ class Blocks:
     draw_of: Ints
     workload_seeds: Ints
     with_discrepancy: bool = True
-    _laws: dict[Hashable, Draws] = field(default_factory=dict, compare=False, repr=False)
-    _lock: Any = field(default_factory=threading.Lock, compare=False, repr=False)
+    regimes: tuple[str, ...] = ()
+    _laws: dict[Hashable, Draws] = field(init=False, compare=False, repr=False)
+    _lock: Any = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_laws", {})
+        object.__setattr__(self, "_lock", threading.Lock())
 
     @property
     def n_block(self) -> int:
@@ -122,6 +151,7 @@ class Blocks:
         draws = Draws(
             law=step_law(own.coefficients, deployment),
             ttft=np.exp(own.ttft),
+            saturation=np.exp(own.saturation),
             new_levels=own.new_levels,
             known_deployment=own.known_deployment,
         )
@@ -131,11 +161,15 @@ class Blocks:
     def _own(self, deployment: Deployment) -> DeploymentDraws:
         chosen = population_rows(self.population, self.rows)
         own = deployment_draws(
-            chosen, deployment, self.seed, with_discrepancy=self.with_discrepancy
+            chosen,
+            deployment,
+            self.seed,
+            with_discrepancy=self.with_discrepancy,
+            regimes=self.regimes,
         )
         if self.discrepancy_seed == self.seed or not self.with_discrepancy:
             return own
-        other = deployment_draws(chosen, deployment, self.discrepancy_seed)
+        other = deployment_draws(chosen, deployment, self.discrepancy_seed, regimes=self.regimes)
         clock = replace(own.coefficients, speed=other.coefficients.speed)
         return replace(other, coefficients=clock)
 
@@ -152,7 +186,7 @@ class Blocks:
         Blocks
             Nothing remembered is shared.
         """
-        return replace(self, **changes, _laws={}, _lock=threading.Lock())
+        return replace(self, **changes)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)

@@ -264,12 +264,13 @@ def run_blocks(
         threads=threads,
         draw_requests=[run.dealt.table for run in runs],
     )
-    measures = _measures(runs, result, law, draws.ttft)
-    return _scored(runs, measures, _loads(law, fleet, result, runs), question)
+    loads = _loads(law, fleet, result, runs)
+    late = draws.late(np.array([run.draw for run in runs]), loads)
+    return _scored(runs, _measures(runs, result, law, late), loads, question)
 
 
 def _measures(
-    runs: Sequence[_Run], result: EngineResult, law: StepLaw, ttft: Array
+    runs: Sequence[_Run], result: EngineResult, law: StepLaw, late: Array
 ) -> list[Measures]:
     records = result.records or ()
     return [
@@ -278,7 +279,7 @@ def _measures(
             records[k],
             stream=float(law.stream[k]),
             finish=float(law.finish[k]),
-            ttft=float(ttft[run.draw]),
+            ttft=float(late[k]),
             group=run.dealt.group,
             gaps=None if result.gaps is None else result.gaps[k],
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.latency_model import NEAR_SATURATION
 from tailcast.request import RequestTable
 from tailcast.risk.fleet import Fleet
 from tailcast.risk.stability import (
@@ -34,8 +35,8 @@ class Bounds:
     """
 
     context: Context
-    _shapes: dict[tuple[str, int, bool], list[Shape]] = field(default_factory=dict)
-    _tokens: dict[tuple[str, bool, int, int], Array] = field(default_factory=dict)
+    _shapes: dict[tuple[str, int, bool], list[Shape]] = field(default_factory=dict, init=False)
+    _tokens: dict[tuple[str, bool, int, int], Array] = field(default_factory=dict, init=False)
 
     def load(self, fleet: Fleet, posterior: str, n_block: int) -> Array:
         """Least load of a fleet: with a cache that never forgets.
@@ -85,11 +86,14 @@ class Bounds:
         ndarray of bool, shape (n_block,)
             False means nothing.
         """
-        sure: NDArray[np.bool_] = self.load(fleet, posterior, n_block) >= 1.0
+        load = self.load(fleet, posterior, n_block)
+        sure: NDArray[np.bool_] = load >= 1.0
         blocks = self.context.blocks(posterior, RACE)
         draws = blocks.draws(fleet.deployment)
         law = law_rows(draws.law, blocks.draw_of[:n_block])
-        factor = draws.ttft[blocks.draw_of[:n_block]]
+        rows = blocks.draw_of[:n_block]
+        near, late = load >= NEAR_SATURATION, draws.saturation[rows]
+        factor = draws.ttft[rows] * np.where(near, late, np.minimum(late, 1.0))
         for k, objective in enumerate(self.context.question.objectives):
             if objective.metric not in {"ttft", "tpot"} or objective.is_goodput:
                 continue

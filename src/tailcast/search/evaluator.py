@@ -21,6 +21,16 @@ _CHUNK = 16
 _COMMIT_EVERY = 2.0
 
 
+def silent(*told: object) -> None:
+    """Hear a step or a number, and say nothing.
+
+    Parameters
+    ----------
+    *told : object
+        Whatever.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """Blocks of one candidate that are wanted.
@@ -97,7 +107,7 @@ class Simulator:
     context: Context
     store: Store
     executor: Executor
-    progress: Callable[[int, int], None] = lambda done, wanted: None
+    progress: Callable[[int, int], None] = field(default_factory=lambda: silent)
     n_simulated: int = field(default=0, init=False)
 
     @property

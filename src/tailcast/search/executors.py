@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcast.errors import UsageError
+from tailcast.inference.regimes import workload_regimes
 from tailcast.posteriors import Posterior
 from tailcast.risk.blocks import Blocks, shuffled_blocks
 from tailcast.risk.fleet import Fleet
@@ -86,6 +87,7 @@ class Context:
     def __post_init__(self) -> None:
         self.tables = Tables(partial(materialise, self.workload))
         self._blocks = {}
+        regimes = workload_regimes(self.tables(self.seed))
         for name, posterior in self.posteriors.items():
             for purpose in (RACE, CONFIRM):
                 self._blocks[name, purpose] = shuffled_blocks(
@@ -95,7 +97,7 @@ class Context:
                     purpose,
                     n_run=self.n_run,
                     reverse=purpose == CONFIRM,
-                )
+                ).but(regimes=regimes)
             fresh = self._blocks[name, CONFIRM]
             self._blocks[name, LAW] = fresh.but(with_discrepancy=False)
 

@@ -16,8 +16,11 @@ from tailcast.engine.result import METRICS
 from tailcast.engine.run import simulate
 from tailcast.errors import UsageError
 from tailcast.inference.population import Population
+from tailcast.inference.regimes import workload_regimes
+from tailcast.request import RequestTable
 from tailcast.risk.blocks import Blocks
 from tailcast.risk.fleet import Fleet
+from tailcast.risk.stability import offered_load, request_shape
 from tailcast.risk.trial import law_rows
 from tailcast.slo import stat_quantile
 from tailcast.streams import stream
@@ -166,10 +169,17 @@ def worth_of(
         Probabilities over what may be observed.
     """
     n = stakes.missed.shape[1]
-    blocks = blocks.but(draw_of=blocks.draw_of[:n], workload_seeds=blocks.workload_seeds[:n])
+    sent = materialise(option.workload, int(blocks.workload_seeds[0, 0]))
+    blocks = blocks.but(
+        draw_of=blocks.draw_of[:n],
+        workload_seeds=blocks.workload_seeds[:n],
+        regimes=workload_regimes(sent),
+    )
     names = observed_names(blocks.population)
-    shown = _summaries(option, blocks, names, threads)
-    steady = _summaries(option, blocks.but(population=_without_run_effects(blocks)), names, threads)
+    steady_blocks = blocks.but(population=_without_run_effects(blocks))
+    shown, steady = (
+        _summaries(option, sent, own, names, threads) for own in (blocks, steady_blocks)
+    )
     keep = np.isfinite(shown).all(axis=1) & np.isfinite(steady).all(axis=1)
     if keep.sum() < 2:
         return _worthless(option, stakes)
@@ -283,25 +293,30 @@ def _without_run_effects(blocks: Blocks) -> Population:
     return replace(blocks.population, scale=scale)
 
 
-def _summaries(option: Option, blocks: Blocks, names: Sequence[str], threads: int) -> Array:
+def _summaries(
+    option: Option, sent: RequestTable, blocks: Blocks, names: Sequence[str], threads: int
+) -> Array:
     """Logs of a run's summaries by block; one trace is sent to all, as it would be."""
     deployment = option.fleet.deployment
     draws = blocks.draws(deployment)
     wanted = [name.partition(".")[::2] for name in names]
     quantiles = {stat: stat_quantile(stat) for _, stat in wanted}
     levels = {stat: q for stat, q in quantiles.items() if q is not None}
+    law = law_rows(draws.law, blocks.draw_of)
     result = simulate(
-        materialise(option.workload, int(blocks.workload_seeds[0, 0])),
+        sent,
         deployment_limits(deployment),
-        law_rows(draws.law, blocks.draw_of),
+        law,
         quantiles=tuple(levels.values()),
         threads=threads,
     )
+    shape = request_shape(sent, prefix_caching=deployment.engine.prefix_caching)
+    late = draws.late(blocks.draw_of, offered_load(law, deployment, shape))
     columns = ["mean", *levels]
     found = np.empty((len(blocks.draw_of), len(names)))
     for k, (metric, stat) in enumerate(wanted):
         values = result.stat[:, -1, METRICS.index(metric), columns.index(stat)]
-        factor = draws.ttft[blocks.draw_of] if metric == "ttft" else 1.0
+        factor = late if metric == "ttft" else 1.0
         with np.errstate(divide="ignore", invalid="ignore"):
             found[:, k] = np.log(values * factor)
     return found

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.search.evaluator import Evaluator, Job
+from tailcast.search.evaluator import Evaluator, Job, silent
 from tailcast.search.executors import RACE
 from tailcast.search.sequential import log_evidence_above, t_half_width
 
@@ -117,11 +117,13 @@ class Race:
         How it decides.
     evaluator : Evaluator
         What it knows candidates by.
+    tell : callable
+        Told each step.
     """
 
     rules: Rules
     evaluator: Evaluator
-    tell: Callable[[str], None] = lambda line: None
+    tell: Callable[[str], None] = field(default_factory=lambda: silent)
     status: list[str] = field(init=False)
     n_seen: NDArray[np.int64] = field(init=False)
     missed: NDArray[np.bool_] = field(init=False)

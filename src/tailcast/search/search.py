@@ -15,7 +15,7 @@ from tailcast.risk.trial import Outcomes, Question
 from tailcast.risk.vary import mean_rate, rate_curve, workload_at
 from tailcast.search.bounds import Bounds
 from tailcast.search.decision import Decision, decide
-from tailcast.search.evaluator import Job, Simulator
+from tailcast.search.evaluator import Job, Simulator, silent
 from tailcast.search.executors import CONFIRM, LAW, RACE, Context, Executor
 from tailcast.search.front import FrontMember, confirm_front
 from tailcast.search.gate import LOOKS
@@ -149,8 +149,8 @@ class Search:
     executor: Executor
     results: Path | None = None
     seed: int = 0
-    tell: Callable[[str], None] = lambda line: None
-    progress: Callable[[int, int], None] = lambda done, wanted: None
+    tell: Callable[[str], None] = field(default_factory=lambda: silent)
+    progress: Callable[[int, int], None] = field(default_factory=lambda: silent)
     simulator: Simulator = field(init=False)
 
     def __post_init__(self) -> None:
