@@ -2,9 +2,8 @@
 
     python fake_vllm_metrics.py PORT ALPHA BETA GAMMA
 
-Costs in seconds. The load changes every five seconds through several rates and shapes, so that a
-follower sees all three numbers; counters are whole means times whole requests, without noise but
-that of rounding to a request.
+Costs in seconds. Load and lengths swing slowly, so that a follower sees all three numbers and a
+window of two seconds is nearly steady; counters are integrals of the chain's means, without noise.
 """
 
 import sys
@@ -18,10 +17,15 @@ from tailcast.queueing.sensitivity import log_latencies, log_of_numbers
 from tailcast.queueing.server import ServerLimits, ThreeNumbers
 from tailcast.queueing.windows import Window, window_columns
 
-PERIOD = 5.0
-SHAPES = ((512.0, 128.0), (1024.0, 64.0), (128.0, 256.0))
-LOADS = (0.2, 0.6, 0.4)
+STEP = 0.05
+N_STEP = 4000
 LABELS = '{engine="0",model_name="fake"}'
+
+
+def swing(low: float, high: float, period: float) -> np.ndarray:
+    """Values between two ends, geometrically, over the time of the run."""
+    phase = 2.0 * np.pi * STEP * np.arange(N_STEP) / period
+    return low * (high / low) ** (0.5 - 0.5 * np.cos(phase))
 
 
 class FakeServer:
@@ -34,35 +38,37 @@ class FakeServer:
     """
 
     def __init__(self, numbers: ThreeNumbers) -> None:
-        from tailcast.queueing.capacity import capacity_draws
-        from tailcast.queueing.server import RequestShape
-        from tailcast.queueing.sizing import Targets
-
-        limits, logs = ServerLimits(), log_of_numbers(numbers)
-        self.phases = []
-        for load in LOADS:
-            for tokens_in, tokens_out in SHAPES:
-                shape = RequestShape(tokens_in=tokens_in, tokens_out=tokens_out)
-                rate = load * float(capacity_draws(logs, shape, limits, Targets()).rate[0])
-                window = Window(tokens_in=tokens_in, tokens_out=tokens_out, rate=rate)
-                found = log_latencies(logs, window_columns([window]), limits)
-                ttft, itl = float(np.exp(found.ttft[0, 0])), float(np.exp(found.itl[0, 0]))
-                self.phases.append((rate, tokens_in, tokens_out, ttft, itl))
+        tokens_in, tokens_out = swing(128, 1024, 23.0), swing(64, 256, 37.0)
+        alpha, beta, gamma = numbers.alpha, numbers.beta, numbers.gamma
+        reads = tokens_in + tokens_out * (tokens_in + (tokens_out + 1.0) / 2.0)
+        work = beta * (tokens_in + tokens_out) + gamma * reads
+        # a share of what an endless batch would take
+        rate = swing(0.15, 0.6, 31.0) / work
+        windows = [
+            Window(tokens_in=float(i), tokens_out=float(o), rate=float(r))
+            for i, o, r in zip(tokens_in, tokens_out, rate, strict=True)
+        ]
+        logs = log_of_numbers(ThreeNumbers(alpha=alpha, beta=beta, gamma=gamma))
+        found = log_latencies(logs, window_columns(windows), ServerLimits())
+        n, gaps = STEP * rate, STEP * rate * (tokens_out - 1.0)
+        flows = {
+            "ttft_sum": n * np.exp(found.ttft[0]),
+            "ttft_count": n,
+            "gap_sum": gaps * np.exp(found.itl[0]),
+            "gap_count": gaps,
+            "prompt": n * tokens_in,
+            "generation": n * tokens_out,
+        }
+        self._times = STEP * np.arange(N_STEP + 1)
+        self._sums = {
+            name: np.concatenate([[0.0], np.cumsum(flow)]) for name, flow in flows.items()
+        }
 
     def totals(self, seconds: float) -> dict[str, float]:
         """Counters after some time."""
-        names = ("ttft_sum", "ttft_count", "gap_sum", "gap_count", "prompt", "generation")
-        totals = dict.fromkeys(names, 0.0)
-        whole, rest = divmod(seconds, PERIOD)
-        for k in range(int(whole) + 1):
-            rate, tokens_in, tokens_out, ttft, itl = self.phases[k % len(self.phases)]
-            n = float(int(rate * (PERIOD if k < whole else rest)))
-            gaps = n * (tokens_out - 1.0)
-            for name, value in zip(
-                names, (n * ttft, n, gaps * itl, gaps, n * tokens_in, n * tokens_out), strict=True
-            ):
-                totals[name] += value
-        return totals
+        return {
+            name: float(np.interp(seconds, self._times, sums)) for name, sums in self._sums.items()
+        }
 
     def page(self, seconds: float) -> str:
         """The metrics page after some time."""

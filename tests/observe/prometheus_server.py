@@ -68,7 +68,7 @@ def prometheus(folder: Path, binary: Path, targets: dict[str, int]) -> Iterator[
     (folder / "prometheus.yml").write_text("\n".join(config) + "\n")
     port = free_port()
     command = [
-        binary,
+        str(binary),
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'db'}",
         f"--web.listen-address=127.0.0.1:{port}",

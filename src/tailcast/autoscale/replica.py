@@ -242,7 +242,7 @@ def _from_fit(path: Path, shape: RequestShape, limits: ServerLimits, seed: int) 
 
     tree = read_queue_fit(path)
     fitted = queue_posterior(tree).limits
-    notes = ()
+    notes: tuple[str, ...] = ()
     if fitted != limits:
         notes = (
             f"limits are the fit's: {fitted.max_batch} sequences, "

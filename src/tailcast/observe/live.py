@@ -327,8 +327,8 @@ def fetch(url: str, body: bytes | None = None) -> str:
         reason = _refusal(error)
         raise ServerError(redacted(f"{url}: HTTP {error.code} {reason}".strip(), token)) from None
     except (URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise ServerError(redacted(f"{url}: no answer: {reason}", token)) from None
+        cause = error.reason if isinstance(error, URLError) else error
+        raise ServerError(redacted(f"{url}: no answer: {cause}", token)) from None
     return content.decode(errors="replace")
 
 
