@@ -12,6 +12,8 @@ from tailcast.errors import TailcastError
 # Typer brings a click of its own from 0.26 on; its error class is reached through a public one.
 _CLICK_ERROR: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="tailcast",
     help="Bayesian latency forecasts for LLM serving: P99 credible intervals and P(SLO miss).",
@@ -105,10 +107,12 @@ def main(arguments: list[str] | None = None) -> None:
         outcome = app(args=arguments, prog_name="tailcast", standalone_mode=False)
         sys.stdout.flush()
         code = outcome if isinstance(outcome, int) else 0
+        if code == _INTERRUPTED:  # typer swallows the exception itself
+            raise KeyboardInterrupt
     except _CLICK_ERROR as error:
         code = _usage(error)
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("interrupted; nothing half-written was left", 130)
+        code = _complain("interrupted; nothing half-written was left", _INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough
         silence(sys.stdout)
         code = 0
