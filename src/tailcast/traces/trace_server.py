@@ -19,6 +19,9 @@ _FURTHER = (
 )
 """Engine settings that TraceV2 has no place for: kept among the header's other server keys."""
 
+_WIDE = ("fp32", "float32")
+"""Counted as 16 bits: coefficients take up the factor of two, see models/cpu-engine."""
+
 
 def trace_deployment(header: TraceHeader) -> Deployment:
     """Deployment that a trace was recorded on.
@@ -68,7 +71,7 @@ def trace_deployment(header: TraceHeader) -> Deployment:
         tensor_parallel=server.tensor_parallel or 1,
         data_parallel=server.data_parallel or 1,
         engine=EngineSettings(**settings),
-        weights=server.dtype,
+        weights=None if server.dtype in _WIDE else server.dtype,
         kv_blocks=server.kv_blocks,
         kv_dtype=str(server.other.get("kv_dtype", "auto")),
     )
