@@ -1,8 +1,8 @@
 """Bars of the loop of traces, measured: ``python benchmarks/loop_bars.py [BAR...]``.
 
-Bars: replay (half of a public run predicts the other half), cpu (a trace of a real engine on a CPU
-predicts another load), time (update with 10 000 requests). Real measurements are looked for in
-``../shared/data``; a bar that needs them is left out where they are absent.
+Bars: replay-8b and replay-32b (half of a public run predicts the other half), cpu (a trace of a
+real engine on a CPU predicts another load), time (update with 10 000 requests). Real measurements
+are looked for in ``../shared/data``; a bar that needs them is left out where they are absent.
 """
 
 import csv
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -109,27 +110,26 @@ def rows(name: str, what: str, found: list[Score], bars: Mapping[tuple[str, str]
     print(f"90 % intervals hold {held:.0%} of {len(found)} statistics\n")
 
 
-def replay_bar() -> None:
+def replay_bar(name: str) -> None:
     """Half of the requests of a public run predict the other half, all arrivals replayed."""
     folder = SHARED / "public" / "llmservingsim-bench"
     if not folder.is_dir():
         print("replay: left out, the public runs are not there")
         return
     parent = load_posterior(DEFAULT_POSTERIOR)
-    for name in SETS:
-        path = folder / f"requests_{name}.csv.gz"
-        (one,) = read_recorded(path, Stated(gpu="rtx-pro-6000"))
-        if one.trace is None:
-            continue
-        order = np.argsort(np.argsort(one.trace["arrival_time"], kind="stable"))
-        halves = {"first half": order * 2 // len(order), "every other": order % 2}
-        for what, group in halves.items():
-            staged = staged_trace(one.trace, groups=group.astype(np.int64))
-            run = trace_run(staged, one.deployment, f"{name} {what}", parent.latency_model)
-            half = replace(run, outputs=tuple(o for o in run.outputs if o.stage == 0))
-            after = updated(parent, half)
-            label = "2nd half" if what == "first half" else "the others"
-            rows(name, label, scores(after, one.deployment, staged, 1), BARS)
+    (one,) = read_recorded(folder / f"requests_{name}.csv.gz", Stated(gpu="rtx-pro-6000"))
+    if one.trace is None:
+        return
+    if one.deployment.accelerator.name in parent.card["scope"]["accelerator"]:
+        print("replay: the parent has seen this accelerator already, so this is no test of it")
+    order = np.argsort(np.argsort(one.trace["arrival_time"], kind="stable"))
+    halves = {"2nd half": order * 2 // len(order), "the others": order % 2}
+    for label, group in halves.items():
+        staged = staged_trace(one.trace, groups=group.astype(np.int64))
+        run = trace_run(staged, one.deployment, f"{name} {label}", parent.latency_model)
+        half = replace(run, outputs=tuple(o for o in run.outputs if o.stage == 0))
+        found = scores(updated(parent, half), one.deployment, staged, 1)
+        rows(name, label, found, BARS)
 
 
 def cpu_deployment(llm_folder: Path, host: Path) -> Deployment:
@@ -240,7 +240,12 @@ def _say(line: str) -> None:
     print(f"  {line}", file=sys.stderr, flush=True)
 
 
-ALL: dict[str, Callable[[], None]] = {"replay": replay_bar, "cpu": cpu_bar, "time": time_bar}
+ALL: dict[str, Callable[[], None]] = {
+    "replay-8b": partial(replay_bar, SETS[0]),
+    "replay-32b": partial(replay_bar, SETS[1]),
+    "cpu": cpu_bar,
+    "time": time_bar,
+}
 
 
 def main(names: list[str]) -> None:
