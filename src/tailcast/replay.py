@@ -17,8 +17,9 @@ from tailcast.engine.run_export import blis_simulated_trace, simulated_trace
 from tailcast.errors import InputError, UsageError
 from tailcast.posteriors import Posterior
 from tailcast.prediction import QUANTILES, Prediction, predictive, predictive_law
+from tailcast.request import RequestTable
 from tailcast.traces.trace_header import TraceHeader
-from tailcast.traces.trace_latencies import trace_observed
+from tailcast.traces.trace_latencies import trace_latencies, trace_observed
 from tailcast.traces.trace_replay import replayed_rows, trace_requests
 from tailcast.traces.trace_server import server_of, trace_deployment
 from tailcast.traces.tracev2 import Trace
@@ -150,20 +151,12 @@ def replay_draws(
     UsageError, InputError
         If an argument is unknown or nothing can be replayed.
     """
-    table = trace_requests(trace, sessions=sessions)
-    warmup = trace.header.warm_up_requests
+    table, notes = counted_requests(trace, sessions=sessions)
     prediction = predictive(
-        posterior,
-        deployment,
-        lambda _: table,
-        n_draw=n_draw,
-        seed=seed,
-        warmup=warmup,
-        n_seed=1,
-        horizon=horizon,
+        posterior, deployment, lambda _: table, n_draw=n_draw, seed=seed, n_seed=1, horizon=horizon
     )
+    prediction.stat[:, -1] = prediction.stat[:, 0]  # "all" are those that count
     exported = None
-    notes: tuple[str, ...] = ()
     if export:
         law = predictive_law(posterior, deployment, n_draw=n_draw, seed=seed)[1].draw(0)
         limits = deployment_limits(deployment, horizon=horizon)
@@ -172,7 +165,7 @@ def replay_draws(
             names = trace["request_id"][replayed_rows(trace)]
             header = _export_header(trace, deployment)
             exported = simulated_trace(table, run.records[0], law, header, request_id=names)
-        notes = ("the exported run is that of the first draw",)
+        notes = (*notes, "the exported run is that of the first draw")
     return Replay(
         deployment=deployment,
         answer=prediction,
@@ -230,14 +223,14 @@ def replay_point(
         if export and run.blis is not None:
             exported = blis_simulated_trace(run.blis, header)
     else:
-        table = trace_requests(trace, sessions=sessions)
-        n_replayed, notes = len(table), ()
+        table, notes = counted_requests(trace, sessions=sessions)
+        n_replayed = len(table)
         run = point_run(
             model,
             deployment,
             table,
             quantiles=tuple(QUANTILES.values()),
-            warmup=trace.header.warm_up_requests,
+            group=0,
             horizon=horizon,
             records=export,
         )
@@ -253,6 +246,45 @@ def replay_point(
         notes=notes,
         exported=exported,
     )
+
+
+def counted_requests(
+    trace: Trace, *, sessions: str = "recorded"
+) -> tuple[RequestTable, tuple[str, ...]]:
+    """Requests of a trace to be sent again, those that count in group 0.
+
+    Failed and aborted requests load the server with the tokens that they got, and warm-up requests
+    with all of theirs; neither counts in a statistic.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded run, or a workload without latencies: then all but warm-up counts.
+    sessions : str
+        ``recorded`` or ``closed-loop``.
+
+    Returns
+    -------
+    requests : RequestTable
+        The others are group 1.
+    notes : tuple of str
+        How many do not count.
+
+    Raises
+    ------
+    UsageError, InputError
+        If there is no such mode, or no row that can be replayed.
+    """
+    table = trace_requests(trace, sessions=sessions)
+    rows = replayed_rows(trace)
+    counted = trace_latencies(trace).counted[rows]
+    if not counted.any():
+        counted = rows >= trace.header.warm_up_requests
+    if not counted.any():
+        raise InputError("every request of the trace is a warm-up request, so none counts")
+    n = int((~counted).sum())
+    what = f"{n} failed, aborted or warm-up requests load the server and count in no statistic"
+    return replace(table, group=(~counted).astype(np.int64)), (what,) if n else ()
 
 
 def observed_statistics(trace: Trace) -> dict[tuple[str, str], float]:

@@ -153,7 +153,7 @@ def test_a_horizon_cuts_and_blis_own_one_is_named(tailcast: Run, tmp_path: Path)
         (("--mode", "blis", "--sessions", "closed-loop"), 2, "recorded times"),
         (("--mode", "blis", "--horizon", "60"), 2, "unit"),
         (("--mode", "blis", "--gpu", "h200"), 2, "BLIS knows no accelerator"),
-        (("--mode", "blis", "--export", "/nowhere/at/all"), 2, "cannot be written"),
+        (("--mode", "blis", "--export", "/nowhere/at/all"), 2, "make it first"),
         (("--posterior", "nothing"), 2, "no posterior 'nothing'"),
     ],
 )
@@ -182,3 +182,26 @@ def test_output_and_csv(tailcast: Run, tmp_path: Path) -> None:
     assert (code, out) == (0, "")
     assert answer.read_text().startswith("metric,stat,point answer\nttft,mean,30.9 ms\n")
     assert "no interval" in err
+
+
+@pytest.mark.parametrize("flags", [("--latency-model", "roofline"), ("--draws", 3)])
+def test_failed_requests_load_the_server_and_do_not_count(
+    tailcast: Run, tmp_path: Path, prior_for_posterior: None, flags: tuple[object, ...]
+) -> None:
+    """The one that failed is alone in having a huge prompt: its E2E is in no statistic."""
+    huge = {"input_tokens": 3900, "output_tokens": 90}
+    answers: dict[str, float] = {}
+    for status in ("ok", "timeout"):
+        folder = tmp_path / status
+        folder.mkdir()
+        rows = [plain(str(k), 400_000 * k) for k in range(3)]
+        rows.append(plain("3", 1_200_000, status=status, **huge))
+        (folder / "header.yaml").write_text(HEADER + SERVER)
+        (folder / "requests.csv").write_text("\n".join([",".join(NAMES), *rows]) + "\n")
+        code, out, err = tailcast("replay", folder, *flags, "--format", "json")
+        assert code == 0, err
+        found = json.loads(out)
+        (own,) = [r for r in found["results"] if (r["metric"], r["statistic"]) == ("e2e", "mean")]
+        answers[status] = own.get("median", own.get("value"))
+        assert any("count in no statistic" in w for w in found["warnings"]) == (status != "ok")
+    assert answers["timeout"] < answers["ok"] / 1.5

@@ -81,6 +81,7 @@ def point_run(
     *,
     quantiles: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
     warmup: int = 0,
+    group: int = -1,
     horizon: float = float("inf"),
     records: bool = False,
 ) -> PointRun:
@@ -98,6 +99,8 @@ def point_run(
         Over requests (over gaps for ``itl``), each in 0..1.
     warmup : int
         First rows left out of the statistics; mode ``blis`` leaves none out.
+    group : int
+        Requests that the statistics are of; -1 for all. Mode ``blis`` knows no groups.
     horizon : float
         Seconds; no step starts at or after it.
     records : bool
@@ -130,7 +133,7 @@ def point_run(
     counts = {name: int(result.counters[name][0]) for name in names}
     return PointRun(
         model=model,
-        stat=result.stat[0, -1],
+        stat=result.stat[0, group],
         metrics=tuple(result.metrics),
         outcome={"requests": len(requests), **counts},
         kv_blocks=limits.kv_blocks,
