@@ -69,25 +69,7 @@ def read(sample: Sample, options: ReadOptions) -> Imported:
     sample = sample.inside(_REQUESTS) if sample.is_folder else sample
     findings = Findings(str(sample.path))
     names, lengths, times = _from_lines(sample, findings)
-    arrival, queued, scheduled, first, last = times.T
-    ahead = float(np.min(queued - arrival))
-    if abs(ahead) > 60.0:
-        findings.note(
-            "arrivals are Unix times and the engine's times monotonic; laid together where the "
-            "quickest request was accepted on arrival, so a constant of a few ms is unknown"
-        )
-        queued, scheduled, first, last = (c - ahead for c in (queued, scheduled, first, last))
-    wait = queued - arrival
-    sent = queued if options.clock == "queued" else arrival
-    text = "the tool's own summaries count from then (--clock queued)"
-    if options.clock == "queued":
-        text = "so these requests were sent when the engine accepted them"
-    findings.note(
-        f"TTFT counts from {options.clock}; requests were accepted {np.mean(wait) * 1e3:.3g} ms "
-        f"after their arrival on average, {np.max(wait) * 1e3:.3g} ms at most: {text}"
-    )
-    late = scheduled < queued - 1e-6
-    findings.rows("order", late, "scheduled_ts", "scheduled before it was queued")
+    sent, first, last = _from_one_clock(times, options.clock, findings)
     rows = RequestRows(findings=findings, column="requests")
     for i, name in enumerate(names):
         rows.add(
@@ -102,6 +84,32 @@ def read(sample: Sample, options: ReadOptions) -> Imported:
         )
     trace, _ = rows.trace(TraceHeader(mode="real", server=_server(sample, findings)))
     return imported(NAME, findings, trace)
+
+
+def _from_one_clock(
+    times: NDArray[np.float64], clock: str, findings: Findings
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Sending, first and last token on the clock of the arrivals."""
+    arrival, queued, scheduled, first, last = times.T
+    ahead = float(np.min(queued - arrival))
+    if abs(ahead) > 60.0:
+        findings.note(
+            "arrivals are Unix times and the engine's times monotonic; laid together where the "
+            "quickest request was accepted on arrival, so a constant of a few ms is unknown"
+        )
+        queued, scheduled, first, last = (c - ahead for c in (queued, scheduled, first, last))
+    wait = queued - arrival
+    sent = queued if clock == "queued" else arrival
+    text = "the tool's own summaries count from then (--clock queued)"
+    if clock == "queued":
+        text = "so these requests were sent when the engine accepted them"
+    findings.note(
+        f"TTFT counts from {clock}; requests were accepted {np.mean(wait) * 1e3:.3g} ms "
+        f"after their arrival on average, {np.max(wait) * 1e3:.3g} ms at most: {text}"
+    )
+    late = scheduled < queued - 1e-6
+    findings.rows("order", late, "scheduled_ts", "scheduled before it was queued")
+    return sent, first, last
 
 
 def _from_lines(

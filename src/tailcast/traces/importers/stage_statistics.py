@@ -109,20 +109,8 @@ def under_contract(
     if not derived > 0:
         return tuple(records)
     kept = list(records)
-    tpot = mean.get("tpot")
-    if tpot is not None and abs(tpot / derived - 1) > _SAME:
-        by_token = mean["e2e"] / output.mean
-        if abs(tpot / by_token - 1) < _SAME and by_token > derived * (1 + _SAME):
-            findings.note(f"{place}: its TPOT includes the first token; replaced by the gaps' mean")
-            kept = [r for r in kept if r.metric != "tpot"]
-        elif abs(tpot / derived - 1) > (_LIKE if _constant(output) else _LIKE_OF_MEANS):
-            findings.whole(
-                "count",
-                f"TPOT {tpot * 1e3:.4g} ms, but (E2E - TTFT)/(output - 1) is "
-                f"{derived * 1e3:.4g} ms: other tokens were counted, or another definition",
-                f"{place} tpot",
-            )
-            kept = [r for r in kept if r.metric != "tpot"]
+    if not _is_tpot(mean, derived, output, findings, place):
+        kept = [record for record in kept if record.metric != "tpot"]
     itl = mean.get("itl")
     if itl is not None and 0.4 < itl / derived < 0.6:
         findings.whole(
@@ -144,6 +132,28 @@ def under_contract(
         )
         findings.note("TPOT is (mean E2E - mean TTFT)/(mean output - 1)")
     return tuple(kept)
+
+
+def _is_tpot(
+    mean: Mapping[str, float], derived: float, output: Lengths, findings: Findings, place: str
+) -> bool:
+    """Whether the mean TPOT, where there is one, is the contract's."""
+    tpot = mean.get("tpot")
+    if tpot is None or abs(tpot / derived - 1) <= _SAME:
+        return True
+    by_token = mean["e2e"] / output.mean
+    if abs(tpot / by_token - 1) < _SAME and by_token > derived * (1 + _SAME):
+        findings.note(f"{place}: its TPOT includes the first token; replaced by the gaps' mean")
+        return False
+    if abs(tpot / derived - 1) <= (_LIKE if _constant(output) else _LIKE_OF_MEANS):
+        return True
+    findings.whole(
+        "count",
+        f"TPOT {tpot * 1e3:.4g} ms, but (E2E - TTFT)/(output - 1) is {derived * 1e3:.4g} ms: other "
+        "tokens were counted, or another definition",
+        f"{place} tpot",
+    )
+    return False
 
 
 def _constant(lengths: Lengths) -> bool:
