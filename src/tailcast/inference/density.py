@@ -94,7 +94,13 @@ class Density:
         return log_density(x, gradient, self.tables), gradient
 
     def start(self) -> Array:
-        """Prior medians, shape (n_parameter,)."""
+        """Prior medians.
+
+        Returns
+        -------
+        ndarray, shape (n_parameter,)
+            Unconstrained.
+        """
         x = np.zeros(self.size)
         x[: self.blocks[0].size] = np.log(np.expm1(self.tables.unfolded))
         return x

@@ -245,6 +245,30 @@ def assembled(
     seed: int,
     threads: int,
 ) -> xr.DataTree:
+    """Everything that is stored of a fit.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        That was fitted.
+    runs : sequence of RunInput
+        Whose emulators are checked.
+    evidence : Evidence
+        What the posterior was conditioned on.
+    tree : xarray.DataTree
+        Posterior, sample statistics and observed data.
+    prior : Population
+        Draws of the prior.
+    seed : int
+        Of the random streams.
+    threads : int
+        Engine threads.
+
+    Returns
+    -------
+    xarray.DataTree
+        With the prior, the evidence and, where there are runs, the emulator check.
+    """
     children = {
         name: tree.children[name] for name in ("posterior", "sample_stats", "observed_data")
     }
@@ -262,7 +286,20 @@ def assembled(
 
 
 def thinned(tree: xr.DataTree, stored: int) -> xr.DataTree:
-    """What predictions need, at evenly spread draws of each chain."""
+    """What predictions need, at evenly spread draws of each chain.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        As sampled.
+    stored : int
+        Draws of each chain to keep.
+
+    Returns
+    -------
+    xarray.DataTree
+        Posterior, sample statistics and observed data.
+    """
     posterior = tree["posterior"].to_dataset()
     rows = np.linspace(0, posterior.sizes["draw"] - 1, min(stored, posterior.sizes["draw"]))
     rows = rows.round().astype(int)

@@ -64,7 +64,13 @@ class Calibration:
         return inside
 
     def p_value(self) -> Array:
-        """Kolmogorov-Smirnov p-value of uniformity by quantity, shape (n_quantity,)."""
+        """Kolmogorov-Smirnov p-value of uniformity by quantity.
+
+        Returns
+        -------
+        ndarray, shape (n_quantity,)
+            Uniform if all is right.
+        """
         from scipy.stats import kstest
 
         return np.array([float(kstest(column, "uniform").pvalue) for column in self.pit.T])

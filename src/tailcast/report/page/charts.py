@@ -50,7 +50,13 @@ class Axis:
         return min(max((v - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
     def ticks(self) -> list[float]:
-        """Round values between the ends."""
+        """Round values between the ends.
+
+        Returns
+        -------
+        list of float
+            In order.
+        """
         if self.log:
             start, stop = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             every = [f * 10.0**e for e in range(start, stop + 1) for f in (1.0, 2.0, 5.0)]
