@@ -8,6 +8,7 @@ import xarray as xr
 
 from tailcast import evaluation, posteriors
 from tailcast.artifacts import DEFAULT_POSTERIOR
+from tailcast.evaluation_result import Evaluation
 from tailcast.posteriors import Posterior
 from tailcast.prediction import QUANTILES, predictive
 from tailcast.slo import miss_probabilities, parse_objective, stat_quantile, verdict
@@ -139,7 +140,7 @@ def evaluate(
     *,
     draws: int = 200,
     seed: int = 0,
-) -> evaluation.Evaluation:
+) -> Evaluation:
     """Predict experiments blind, then score them.
 
     Parameters

@@ -168,13 +168,17 @@ def assess(
     return Assessment(checks=tuple(checks), mismatches=tuple(ordered))
 
 
+def _names(sources: Sources) -> list[str]:
+    return [*(run.name for run in sources.runs), *(step.name for step in sources.steps)]
+
+
 def _refuse_known(posterior: Posterior, sources: Sources) -> None:
     known = [item.name for item in posterior.evidence().items]
-    for item in (*sources.runs, *sources.steps):
+    for source in _names(sources):
         for name in known:
-            if same_source(item.name, name):
+            if same_source(source, name):
                 raise InputError(
-                    f"{item.name}: already in posterior {posterior.name}; a run counts once"
+                    f"{source}: already in posterior {posterior.name}; a run counts once"
                 )
     hashes = {value: name for name, value in posterior.card.get("data_sha256", {}).items()}
     for name, value in sources.files.items():
@@ -299,7 +303,7 @@ def _card(
         "parent": posterior.name,
         "parent_sha256": parent.get("posterior_sha256"),
         "data_sha256": dict(sorted(sources.files.items())),
-        "sources": [item.name for item in (*sources.runs, *sources.steps)],
+        "sources": _names(sources),
         "forget": forget,
         "drift": [
             {

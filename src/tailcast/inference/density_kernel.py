@@ -353,7 +353,7 @@ def log_density(x: Array, grad: Array, t: Any) -> float:
     dbeta, dspeed = np.zeros((n_item, n_all)), np.zeros(n_item)
     dsigma, dscale = np.zeros(n_noise), np.zeros(n_scale)
     deffect = grad[at_effect:]
-    total = _runs(t, effects, sigma, speed, beta, dbeta, dspeed, deffect, dsigma)
+    total: float = _runs(t, effects, sigma, speed, beta, dbeta, dspeed, deffect, dsigma)
     total += _rows(t, sigma, speed, beta, dbeta, dspeed, dsigma)
     for i in range(n_item):
         for s in range(t.item_effect.shape[1]):

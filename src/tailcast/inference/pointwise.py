@@ -1,6 +1,7 @@
 """What a posterior predicts for each piece of its evidence: location, scale, log likelihood."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -45,10 +46,16 @@ class Pointwise:
     nu: float
 
     def log_likelihood(self) -> Array:
-        """Log density of each observation, shape (n_draw, n_observation)."""
+        """Log density of each observation.
+
+        Returns
+        -------
+        ndarray, shape (n_draw, n_observation)
+            Natural logs.
+        """
         from scipy.stats import t
 
-        value: Array = t.logpdf(self.observed, self.nu, self.location, self.scale)
+        value: Array = np.asarray(t.logpdf(self.observed, self.nu, self.location, self.scale))
         return value
 
     def replicated(self, seed: int) -> Array:
@@ -155,7 +162,8 @@ def _aligned(
         for d in dims
     ]
     if all(where):
-        to, of = (np.ix_(*[[pair[k] for pair in axis] for axis in where]) for k in (0, 1))
+        to: tuple[Any, ...] = np.ix_(*[[pair[0] for pair in axis] for axis in where])
+        of: tuple[Any, ...] = np.ix_(*[[pair[1] for pair in axis] for axis in where])
         out[(slice(None), *to)] = source[(slice(None), *of)]
     return out
 

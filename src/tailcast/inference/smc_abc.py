@@ -198,7 +198,8 @@ class Simulator:
             logs.append(run_engine(run, mapping, effective, self._seed, 1)[0][0])
         engine = np.concatenate(logs) if logs else np.zeros(0)
         summaries = np.log(np.exp(engine) + extra) + added
-        return np.nan_to_num(np.concatenate([summaries, row[:, 0]]), nan=_FAILED)
+        simulated: Array = np.nan_to_num(np.concatenate([summaries, row[:, 0]]), nan=_FAILED)
+        return simulated
 
 
 def _sampled(

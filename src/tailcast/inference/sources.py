@@ -128,9 +128,9 @@ def load_sources(
             if file.name in leave_out:
                 notes.append(f"{file.name} was left out as asked")
                 continue
-            found_steps, own_notes = sweep_evidence(file, model)
+            found_steps, sweep_notes = sweep_evidence(file, model)
             steps += found_steps
-            notes += own_notes
+            notes += sweep_notes
             files[file.name] = _sha256(file)
     for experiment in load_experiments(experiments) if experiments else ():
         if experiment.split == "validation":

@@ -131,7 +131,7 @@ def _enters(model: LatencyModel, item: RunEvidence | StepEvidence) -> NDArray[np
     if isinstance(item, StepEvidence):
         found: NDArray[np.bool_] = (item.clock != 0).any(axis=0) | (item.overhead != 0).any(axis=0)
         return found
-    used = (item.matrix != 0).any(axis=0)
+    used: NDArray[np.bool_] = (item.matrix != 0).any(axis=0)
     for name in OUTPUT_OVERHEADS:
         if name in model.names:
             used[model.names.index(name)] |= any(getattr(o, name) != 0 for o in item.outputs)

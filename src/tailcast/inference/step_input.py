@@ -104,7 +104,8 @@ def mean_over_median(noise: StepNoise) -> float:
 def _within(clock: Array, model: LatencyModel) -> Array:
     """Bases of what the engine times: not the gap between one step and the next."""
     inside = np.array([c.basis != "gap_count" for c in model.coefficients])
-    return clock * inside
+    timed: Array = clock * inside
+    return timed
 
 
 def _features(log: StepLog, deployment: Deployment) -> Array:

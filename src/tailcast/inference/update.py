@@ -111,9 +111,9 @@ def update(
         raise UsageError("nothing to update with: no run and no step timing was given")
     if not 0 <= forget < 1:
         raise UsageError(f"forget must be at least 0 and below 1, got {forget:g}")
-    for item in (*runs, *steps):
-        if any(same_source(item.name, known.name) for known in evidence.items):
-            raise InputError(f"{item.name}: already in the posterior's evidence; it counts once")
+    for name in [*(run.name for run in runs), *(step.name for step in steps)]:
+        if any(same_source(name, known.name) for known in evidence.items):
+            raise InputError(f"{name}: already in the posterior's evidence; it counts once")
     kept = _forgotten(evidence, forget)
     rough = []
     for run in runs:

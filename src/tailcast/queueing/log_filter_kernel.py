@@ -257,7 +257,7 @@ def fit_belief(
     n = mean.size
     precision, information = np.empty((n, n)), np.empty((n, n))
     center, pull, noise = mean.copy(), np.empty(n), plain_noise.copy()
-    log_det = _invert(cov, precision)
+    log_det: float = _invert(cov, precision)
     mean[:] = start
     density, last_share = 0.0, np.zeros(rates.size)
     for _ in range(4):  # how much of TTFT is waiting is known only at the mode

@@ -5,7 +5,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -66,7 +66,7 @@ def _in_units(tree: xr.DataTree) -> xr.DataTree:
     for metric in METRICS:
         known = np.isfinite(seen[metric].values)
         if known.any():
-            logs = np.log(drawn[metric].isel(window=known))
+            logs = cast("xr.DataArray", np.log(drawn[metric].isel(window=known)))
             center = logs.median(("chain", "draw"))
             name = f"{metric.upper()}, log over its predicted median"
             replicated[name] = logs - center

@@ -149,7 +149,7 @@ def _runners_up(race: Race, winner: int) -> list[int]:
         (k for k in seen if cost[k] == cost[winner]),
         key=lambda k: (-race.n_seen[k], race.p_miss(k), k),
     )
-    cheaper = {}
+    cheaper: dict[float, int] = {}
     for k in sorted(seen, key=lambda k: (race.p_miss(k), -race.n_seen[k], k)):
         if cost[k] < cost[winner]:
             cheaper.setdefault(float(cost[k]), k)

@@ -7,6 +7,7 @@ keeps the false-alarm rate under optional stopping.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from tailcast.errors import UsageError
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.integer[Any]] | NDArray[np.floating[Any]]
 
 EFFECT_VARIANCE = 10.0
 """Prior variance of a mean in units of its own spread; wide, since paired differences are sharp."""
 
 
-def log_evidence_above(n_hit: Array, n: Array, rate: float) -> Array:
+def log_evidence_above(n_hit: Counts, n: Counts, rate: float) -> Array:
     r"""Log evidence that a probability exceeds a rate, from hits among blocks.
 
     A uniform mixture, over the probabilities p above the rate r, of likelihood ratios against r:
@@ -47,10 +49,10 @@ def log_evidence_above(n_hit: Array, n: Array, rate: float) -> Array:
     UsageError
         If the rate is out of range.
     """
-    return _log_mixture(np.asarray(n_hit), np.asarray(n), rate, upper=True)
+    return _log_mixture(np.asarray(n_hit, float), np.asarray(n, float), rate, upper=True)
 
 
-def log_evidence_below(n_hit: Array, n: Array, rate: float) -> Array:
+def log_evidence_below(n_hit: Counts, n: Counts, rate: float) -> Array:
     """Log evidence that a probability is below a rate; see `log_evidence_above`.
 
     Parameters
@@ -70,7 +72,7 @@ def log_evidence_below(n_hit: Array, n: Array, rate: float) -> Array:
     UsageError
         If the rate is out of range.
     """
-    return _log_mixture(np.asarray(n_hit), np.asarray(n), rate, upper=False)
+    return _log_mixture(np.asarray(n_hit, float), np.asarray(n, float), rate, upper=False)
 
 
 def _log_mixture(n_hit: Array, n: Array, rate: float, *, upper: bool) -> Array:
