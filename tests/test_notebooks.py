@@ -28,8 +28,7 @@ def test_there_are_notebooks_for_each_story() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_rendered_notebook_has_the_cells_of_its_script(script: Path, render: ModuleType) -> None:
-    import nbformat
-
+    nbformat = pytest.importorskip("nbformat")
     rendered = nbformat.read(script.with_suffix(".ipynb"), as_version=4)
     wanted = [(cell.cell_type, cell.source) for cell in render.cells(script.read_text())]
     assert [(cell.cell_type, cell.source) for cell in rendered.cells] == wanted

@@ -124,7 +124,8 @@ def test_an_objective_may_be_for_one_class() -> None:
 )
 def test_goodput_is_a_share_or_a_rate(text: str, stat: str, target: float, shown: str) -> None:
     found = parse_objective(text)
-    assert (found.stat, found.target) == (stat, pytest.approx(target))
+    assert found.stat == stat
+    assert found.target == pytest.approx(target)
     assert str(found).endswith(f">= {shown}")
     assert found.is_goodput
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.conftest import Refused, Run
-from cli.test_bad_input import CHAIN, NUMBERS, QUESTION, ask, words
+from cli.test_bad_input import CHAIN, QUESTION, ask, words
 from llm_configs import dense_config, moe_config
 from tailcast.artifacts import DEFAULT_POSTERIOR, artifact_folder
 
@@ -245,6 +245,12 @@ def cut(path: Path, n_bytes: int) -> None:
     path.write_bytes(path.read_bytes()[:n_bytes])
 
 
+def emptied(folder: Path) -> None:
+    """Remove the files of a folder."""
+    for file in folder.iterdir():
+        file.unlink()
+
+
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "no draws": (lambda p: (p / "posterior.nc").unlink(), "posterior.nc: no such file"),
     "empty draws": (lambda p: cut(p / "posterior.nc", 0), "posterior.nc: not a readable posterior"),
@@ -259,7 +265,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "nested card": (lambda p: (p / "card.json").write_text("[" * 90_000), "not valid JSON"),
     "card of a list": (lambda p: (p / "card.json").write_text("[]"), "a card is a JSON object"),
     "card alone": (lambda p: (p / "card.json").write_text("{}"), "card lacks 'schema'"),
-    "nothing": (lambda p: [file.unlink() for file in p.iterdir()], "card.json: cannot be read"),
+    "nothing": (emptied, "card.json: cannot be read"),
 }
 USERS: dict[str, list[str]] = {
     "show": ["posterior", "show", "own"],

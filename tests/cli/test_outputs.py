@@ -96,13 +96,14 @@ def test_a_device_is_written_into_and_stays_one(tailcast: Run) -> None:
 
 def run(*given: str, **options: object) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
-    return subprocess.run(
+    found: subprocess.CompletedProcess[str] = subprocess.run(
         [*COMMAND, *given],
         text=True,
         timeout=120,
         check=False,
         **{"capture_output": True} | options,  # type: ignore[call-overload]
     )
+    return found
 
 
 def test_a_full_disk_behind_stdout_is_one_line() -> None:

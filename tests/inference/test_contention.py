@@ -80,8 +80,9 @@ def observed_runs(folder: Path) -> tuple[RunInput, ...]:
 
 def contention_draws(found: Fit) -> Array:
     """Posterior draws of the contention coefficient."""
-    values: Array = found.tree["posterior"]["value"].sel(coefficient="tp_contention").values
-    return values.reshape(-1)
+    stored = found.tree["posterior"].to_dataset()["value"]
+    values: Array = stored.sel(coefficient="tp_contention").values.reshape(-1)
+    return values
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def small(route: str, model: LatencyModel, seed: int = 3, draws: int = 400) -> F
 
 def log_values(found: Fit) -> Array:
     """Draws of the log coefficient."""
-    values: Array = np.log(found.tree["posterior"]["value"].values.reshape(-1))
+    values: Array = np.log(found.tree["posterior"].to_dataset()["value"].values.reshape(-1))
     return values
 
 

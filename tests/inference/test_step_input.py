@@ -30,7 +30,7 @@ def log_of(n: int, *, sd: float = 0.1, kept: float = 0.0, seed: int = 0) -> Step
         noise[k] = sd * last
     law = 5e-3 + 2e-5 * prefill + 1e-4 * decodes
     return StepLog(
-        log_time=np.arange(n) * 0.01,
+        log_time=np.arange(n, dtype=np.float64) * 0.01,
         iteration=np.arange(n),
         prefill_requests=(prefill > 0).astype(np.int64),
         prefill_tokens=prefill,

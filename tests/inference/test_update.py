@@ -170,4 +170,4 @@ def test_emulators_of_new_runs_are_checked(
     checked = found.tree["emulator_check"].to_dataset()
     names = {str(name).split("/")[0] for name in checked["summary"].values}
     assert names == {runs[0].name, runs[1].name}
-    assert float(np.abs(checked["bias"]).median()) < 0.05
+    assert float(abs(checked["bias"]).median()) < 0.05

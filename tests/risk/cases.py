@@ -34,7 +34,7 @@ def deployment(**changes: object) -> Deployment:
     return deployment_from_mapping(table, "test")
 
 
-def workload(rate: float = 5.0, **changes: object) -> Workload:
+def workload(rate: float | None = 5.0, **changes: object) -> Workload:
     """A hundred requests of mixed lengths."""
     table = {
         "rate": rate,

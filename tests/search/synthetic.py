@@ -19,7 +19,7 @@ class Synthetic:
 
     def __init__(
         self,
-        mean: Sequence[float],
+        mean: Sequence[float] | NDArray[np.float64],
         cost: Sequence[float] | None = None,
         *,
         seed: int = 0,

@@ -172,7 +172,11 @@ def test_every_request_without_start_times_gives_exact_statistics(tmp_path: Path
 
 
 def test_tpot_with_the_first_token_is_replaced_and_half_gaps_refused(tmp_path: Path) -> None:
-    same = {"total_output_tokens": 300, "mean_ttft_ms": 500.0, "mean_e2el_ms": 1490.0}
+    same: dict[str, Any] = {
+        "total_output_tokens": 300,
+        "mean_ttft_ms": 500.0,
+        "mean_e2el_ms": 1490.0,
+    }
     included = bench_summary(**same, mean_tpot_ms=14.9, mean_itl_ms=5.0)
     found = read_any(written(tmp_path / "b.json", included))
     stage = stage_of(found)
@@ -218,7 +222,7 @@ def doubled(n: int, seed: int) -> list[float]:
     """Times of a client that logs two events a token, the second at once after the first."""
     rng = np.random.default_rng(seed)
     tokens = 0.05 + np.cumsum(rng.uniform(0.018, 0.022, n))
-    return np.sort(np.append(tokens, tokens + 1e-5)).tolist()  # type: ignore[no-any-return]
+    return np.sort(np.append(tokens, tokens + 1e-5)).tolist()
 
 
 def test_doubled_events_are_noticed_and_undone(tmp_path: Path) -> None:

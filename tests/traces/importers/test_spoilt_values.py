@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ NAMES = [importer.name for importer in IMPORTERS]
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Paths of everything inside a JSON value; of long lists the beginning."""
-    inside = value.items() if isinstance(value, dict) else ()
+    inside: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
     inside = enumerate(value[:6]) if isinstance(value, list) else inside
     for key, item in inside:
         yield (*path, key)

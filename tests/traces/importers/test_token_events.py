@@ -33,7 +33,7 @@ def test_two_events_a_token_give_the_tokens_back(gaps: list[float]) -> None:
 
 
 def test_two_events_a_token_at_even_distances_are_not_halved() -> None:
-    events = np.arange(60) * 0.01
+    events = np.arange(60, dtype=np.float64) * 0.01
     assert match_events(events, 30).how == "unmatched"
 
 
@@ -47,7 +47,7 @@ def test_one_empty_event_at_an_end_is_dropped(place: int, how: str) -> None:
 
 
 def test_an_extra_event_amid_the_others_explains_nothing() -> None:
-    assert match_events(np.arange(11) * 0.01, 10).how == "unmatched"
+    assert match_events(np.arange(11, dtype=np.float64) * 0.01, 10).how == "unmatched"
 
 
 def test_few_merged_tokens_go_to_the_widest_gaps_and_many_to_none() -> None:
