@@ -1,6 +1,7 @@
 """Drift: p values are valid by construction, a slower engine is seen, and the cause is named."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def posterior(model: LatencyModel) -> Posterior:
     return narrow_posterior(model)
 
 
-def run_of(model: LatencyModel, n: int = 500, **factors: float) -> RunInput:
+def run_of(model: LatencyModel, n: int = 500, **factors: Any) -> RunInput:
     """Statistics of a simulated trace."""
     trace = recorded_trace(model, requests(n), **factors)
     return trace_run(staged_trace(trace), served(), "t", model)
