@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from interruptible import interruptible
 from observe.fake_server import Behaviour, running
 from observe.runs import observed, table
 from tailcast.observe.run import Progress, observe
@@ -133,6 +134,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path) -> None:
             cwd=TESTS,
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=interruptible,
         )
         assert process.stdout is not None
         process.stdout.readline()  # the first second has passed
