@@ -25,7 +25,6 @@ def begun(*given, **more):
     return work(*given, **more)
 {module}.{name} = begun
 from tailcast.cli.main import main
-from interruptible import interruptible
 main(sys.argv[1:])
 """
 
@@ -38,7 +37,6 @@ def interrupted(folder: Path, given: list[str], module: str, name: str) -> tuple
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        preexec_fn=interruptible,
     )
     assert process.stderr is not None
     seen = []
@@ -118,7 +116,6 @@ def test_an_interrupted_recording_keeps_what_there_is(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            preexec_fn=interruptible,
         )
         deadline = time.monotonic() + 90
         while len(server.jobs) < 10 and time.monotonic() < deadline:
