@@ -124,9 +124,11 @@ def truth(model: LatencyModel, **factors: float) -> Coefficients:
     return Coefficients(latency_model=model, values=values, speed=speed)
 
 
-def recorded_trace(model: LatencyModel, table: RequestTable, **factors: float) -> Trace:
+def recorded_trace(
+    model: LatencyModel, table: RequestTable, on: Deployment | None = None, **factors: float
+) -> Trace:
     """Trace of a run under the truth with some coefficients moved."""
-    own = served()
+    own = on or served()
     law = step_law(truth(model, **factors), own)
     found = simulate(table, deployment_limits(own), law, records=True)
     assert found.records is not None

@@ -81,7 +81,8 @@ def search(
             for line in lines:
                 say(line)
         else:
-            emit("\n".join([*([table, ""] if table else []), *lines]), output)
+            shown = ["", table, ""] if table else []
+            emit("\n".join([lines[0], *shown, *lines[1:]]), output)
     if not found.is_found:
         raise typer.Exit(1)
 

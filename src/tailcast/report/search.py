@@ -55,7 +55,7 @@ def search_rows(found: SearchResult, ci_prob: float) -> tuple[list[str], list[li
         rows.append(
             [
                 "*" if k == chosen else "",
-                candidate.label,
+                _short_label(found, k),
                 f"{candidate.cost:.4g}",
                 f"{p_miss:.1%}",
                 f"{own.p_miss_high:.1%}" if own else "",
@@ -65,6 +65,14 @@ def search_rows(found: SearchResult, ci_prob: float) -> tuple[list[str], list[li
             ]
         )
     return header, rows
+
+
+def _short_label(found: SearchResult, k: int) -> str:
+    """Values of the axes that have more than one."""
+    space = found.study.settings.space
+    values = found.space.candidates[k].values
+    parts = [f"{axis} {value}" for axis, value in values.items() if len(space[axis]) > 1]
+    return ", ".join(parts) or found.space.candidates[k].label
 
 
 def _confirmed(found: SearchResult) -> dict[int, Confirmed]:

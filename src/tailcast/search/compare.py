@@ -12,6 +12,8 @@ from tailcast.search.sequential import log_t_evidence, t_half_width
 
 Array = NDArray[np.float64]
 
+_SHOWN_FACTOR = 100.0
+
 LEAST_BLOCKS = 16
 """Blocks from which a mean difference of unknown law is trusted to behave like a normal one."""
 
@@ -124,7 +126,7 @@ def compare(rank: Array, other: Array, *, alpha: float = 0.05, ci_prob: float = 
     if n < 2:
         raise UsageError(f"two candidates share {n} blocks; at least 2 are needed to compare")
     difference = paired_difference(rank[:n], other[:n])
-    gain = 1.0 - np.exp(difference)
+    gain = 1.0 - np.exp(paired_difference(rank[:n], other[:n], most=_SHOWN_FACTOR))
     tail = (1.0 - ci_prob) / 2
     low, middle, high = np.quantile(gain, [tail, 0.5, 1.0 - tail])
     enough = n >= LEAST_BLOCKS

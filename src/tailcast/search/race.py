@@ -29,7 +29,6 @@ Array = NDArray[np.float64]
 
 _FIRST_RUNG = 4
 _SHORT_BLOCKS = 4
-_CLIP = math.log(4.0)
 _BOUND_BLOCKS = 64
 _SETTLED = 32
 _COMPARED_FROM = 8
@@ -323,22 +322,25 @@ class Race:
         )
 
 
-def paired_difference(rank: Array, other: Array) -> Array:
+def paired_difference(rank: Array, other: Array, *, most: float = 4.0) -> Array:
     """Log ratio of two candidates' ranking statistic, block by block.
 
     Parameters
     ----------
     rank, other : ndarray, shape (n_block,)
         Logs; NaN beyond the stability boundary.
+    most : float
+        Largest factor either way.
 
     Returns
     -------
     ndarray, shape (n_block,)
-        At most a factor of 4 either way, which is also what a block counts in which only one is
-        beyond the boundary; 0 where both are.
+        Capped at the largest factor, which is also what a block counts in which only one is beyond
+        the boundary; 0 where both are.
     """
     lost, other_lost = np.isnan(rank), np.isnan(other)
-    difference = np.clip(np.where(lost | other_lost, 0.0, rank - other), -_CLIP, _CLIP)
+    cap = math.log(most)
+    difference = np.clip(np.where(lost | other_lost, 0.0, rank - other), -cap, cap)
     return np.asarray(
-        np.where(lost & ~other_lost, _CLIP, np.where(other_lost & ~lost, -_CLIP, difference))
+        np.where(lost & ~other_lost, cap, np.where(other_lost & ~lost, -cap, difference))
     )
