@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 MARK := $(VENV)/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: predict test lint posterior notebooks bench clean
+.PHONY: predict test test-long lint posterior notebooks bench clean
 
 predict: $(MARK)
 	$(VENV)/bin/tailcast predict --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm -tp 1 \
@@ -12,7 +12,11 @@ predict: $(MARK)
 
 test: $(VENV)/.installed-dev lint
 	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow and not vllm" -q
-	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "slow and not vllm" -q
+	$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "slow and not vllm and not long" -q
+
+# What takes minutes each: simulation-based calibration on 200 truths.
+test-long: $(VENV)/.installed-dev
+	$(PY) -m pytest -m long -q
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check src tests benchmarks examples notebooks

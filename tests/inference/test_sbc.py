@@ -40,6 +40,7 @@ def test_ranks_of_a_broken_likelihood_are_not_flat(tmp_path: Path) -> None:
     assert not flat(calibration(tmp_path / "broken", 10, power=16.0))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_two_hundred_simulated_truths_are_covered(tmp_path: Path) -> None:
