@@ -4,9 +4,9 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from tailcast.artifacts import DEFAULT_POSTERIOR, artifact_folder, artifact_names
 from tailcast.errors import InputError, UsageError
 from tailcast.inference.evidence import Evidence
-from tailcast.inference.population import Population
+from tailcast.inference.population import Population, Server
 from tailcast.inference.stored_population import Arrays, stored_population
 from tailcast.latency_model import LatencyModel, load_latency_model
 from tailcast.whole_file import whole_folder
@@ -168,7 +168,9 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
     Parameters
     ----------
     name : str
-        Shipped name, or the path of a folder.
+        Shipped name, or the path of a folder. ``NAME@RUN`` is the same posterior for the very
+        server that a fitted run was made on: predictions of its deployment use what was learned
+        of it, instead of a server drawn anew.
 
     Returns
     -------
@@ -178,11 +180,12 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
     Raises
     ------
     UsageError
-        If there is no such posterior.
+        If there is no such posterior, or it has no such run.
     InputError
         If card or file is malformed, or the latency model has changed since the fit.
     """
-    folder = artifact_folder("posteriors", name)
+    plain, run = split_server(name)
+    folder = artifact_folder("posteriors", plain)
     card = _read_card(folder / CARD)
     model = load_latency_model(str(card["latency_model"]))
     if model.sha256 != card["model_sha256"]:
@@ -191,13 +194,41 @@ def load_posterior(name: str = DEFAULT_POSTERIOR) -> Posterior:
             f"(hash {str(card['model_sha256'])[:12]}, now {model.sha256[:12]}); fit it again"
         )
     _check_file(folder / FILE, card)
-    return Posterior(
-        name=name,
-        latency_model=model,
-        population=stored_population(read_arrays(folder / FILE, "posterior"), model),
-        card=card,
-        path=folder,
-    )
+    population = stored_population(read_arrays(folder / FILE, "posterior"), model)
+    if run is not None:
+        population = replace(population, server=_server(folder / FILE, run, population.servers))
+    return Posterior(name=name, latency_model=model, population=population, card=card, path=folder)
+
+
+def split_server(name: str) -> tuple[str, str | None]:
+    """Take the run out of ``NAME@RUN``.
+
+    Parameters
+    ----------
+    name : str
+        As the user has it; an existing folder with such a name stays whole.
+
+    Returns
+    -------
+    tuple
+        Posterior, and run or None.
+    """
+    plain, mark, run = name.rpartition("@")
+    return (plain, run) if mark and plain and not Path(name).exists() else (name, None)
+
+
+def _server(path: Path, run: str, known: Iterable[str]) -> Server:
+    """The server behind a fitted run, with the deployment that it served."""
+    import h5py
+
+    if run not in known:
+        told = ", ".join(sorted(known)) or "none"
+        raise UsageError(f"posterior {path.parent.name}: no run {run!r}; its runs are {told}")
+    with _reading(path), h5py.File(path, "r") as stored:
+        for item in stored.get("evidence", {}).values():
+            if item.attrs.get("name") == run:
+                return Server(run=run, deployment=str(item.attrs["deployment"]))
+    raise InputError(f"{path}: nothing says which deployment run {run!r} had; fit it again")
 
 
 def _check_file(path: Path, card: Mapping[str, Any]) -> None:

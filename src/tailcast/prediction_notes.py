@@ -63,6 +63,11 @@ def prediction_notes(
     new = [f"{g.replace('_', ' ')} {group_levels(deployment)[g]}" for g in own.new_levels]
     if new:
         notes.append(f"not in the posterior's data: {', '.join(new)}; the interval is wider for it")
+    if own.server is not None:
+        notes.append(f"for the very server of run {own.server}; another one may differ")
+    elif posterior.population.server is not None:
+        other = posterior.population.server
+        notes.append(f"run {other.run} was of another deployment: this is any server of this one")
     share = step_shares(own, deployment, result)
     evidence = posterior.card.get("basis_range", {})
     ranges = basis_range(model, deployment, result.ranges)

@@ -5,7 +5,7 @@ The same arithmetic stands once in numpy (prior designs, predictions) and once i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,22 @@ def deployment_regimes(deployment: Deployment) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server that the posterior has seen.
+
+    Parameters
+    ----------
+    run : str
+        Fitted run that was made on it.
+    deployment : str
+        Key of the deployment that it served.
+    """
+
+    run: str
+    deployment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
     """Draws of everything that is not specific to one prediction.
 
@@ -100,6 +116,10 @@ class Population:
         Scale of each discrepancy of the latency model.
     noise : mapping of str to ndarray, shape (n_draw,)
         Observation scale by ``"metric.statistic"``.
+    servers : mapping of str to (ndarray, ndarray), each of shape (n_draw,)
+        Log speed and log TTFT discrepancy of the server behind each fitted run, by run.
+    server : Server, optional
+        The very server that predictions of its deployment are for; any server where None.
     """
 
     latency_model: LatencyModel
@@ -110,6 +130,8 @@ class Population:
     deployments: Sequence[str]
     scale: Mapping[str, Array]
     noise: Mapping[str, Array]
+    servers: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
+    server: Server | None = None
 
     @property
     def n_draw(self) -> int:
@@ -141,6 +163,8 @@ def population_rows(population: Population, rows: NDArray[np.int64]) -> Populati
         deployments=population.deployments,
         scale={k: v[rows] for k, v in population.scale.items()},
         noise={k: v[rows] for k, v in population.noise.items()},
+        servers={k: (v[rows], t[rows]) for k, (v, t) in population.servers.items()},
+        server=population.server,
     )
 
 
@@ -231,6 +255,8 @@ class DeploymentDraws:
         Groups whose level the posterior has never seen.
     known_deployment : bool
         Whether the posterior knows this very deployment.
+    server : str, optional
+        Run whose very server is meant, where its own speed is used.
     """
 
     coefficients: Coefficients
@@ -238,6 +264,7 @@ class DeploymentDraws:
     saturation: Array
     new_levels: tuple[str, ...]
     known_deployment: bool
+    server: str | None = None
 
 
 def deployment_draws(
@@ -251,7 +278,8 @@ def deployment_draws(
     """Coefficients of a deployment, drawn from the population.
 
     A level that the population knows is used; a new one draws new offsets, and so does the speed
-    of a new deployment. Every prediction draws its own run effect and TTFT discrepancy.
+    of a new deployment. Every prediction draws its own run effect and TTFT discrepancy, but where
+    the population is that of one known server and this is its deployment.
 
     Parameters
     ----------
@@ -300,6 +328,8 @@ def deployment_draws(
     }
     key = deployment_key(deployment)
     known_deployment = key in population.deployments
+    server = population.server
+    known_server = server.run if server and server.deployment == key and with_discrepancy else None
     speed, ttft, saturation = np.zeros(n), np.zeros(n), np.zeros(n)
     if with_discrepancy and population.scale:
         if known_deployment:
@@ -307,9 +337,8 @@ def deployment_draws(
         else:
             fresh = stream(seed, "deployment", key).standard_normal(n)
             speed = _total(population, "deployment", *deployment_regimes(deployment)) * fresh
-        own = _total(population, "run", *regimes)
-        speed = speed + own * stream(seed, "run").standard_normal(n)
-        ttft = _total(population, "ttft") * stream(seed, "ttft").standard_t(TTFT_NU, n)
+        own, ttft = _run_effect(population, seed, regimes, known_server)
+        speed = speed + own
         saturation = _total(population, "saturation") * stream(seed, "saturation").standard_t(
             TTFT_NU, n
         )
@@ -319,7 +348,19 @@ def deployment_draws(
         saturation=saturation,
         new_levels=tuple(new),
         known_deployment=known_deployment,
+        server=known_server,
     )
+
+
+def _run_effect(
+    population: Population, seed: int, regimes: Sequence[str], server: str | None
+) -> tuple[Array, Array]:
+    """Log speed and log TTFT discrepancy of one run: a known server's, or fresh ones."""
+    if server is not None:
+        return population.servers[server]
+    n = population.n_draw
+    speed = _total(population, "run", *regimes) * stream(seed, "run").standard_normal(n)
+    return speed, _total(population, "ttft") * stream(seed, "ttft").standard_t(TTFT_NU, n)
 
 
 def _total(population: Population, *names: str) -> Array:

@@ -62,7 +62,19 @@ def stored_population(arrays: Arrays, model: LatencyModel) -> Population:
             if key.startswith("scale_")
         },
         noise={str(name): noise[:, k] for k, name in enumerate(arrays["noise"])},
+        servers=_servers(arrays),
     )
+
+
+def _servers(arrays: Arrays) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    if "run" not in arrays:
+        return {}
+    names = [str(name) for name in arrays["run"]]
+    none = np.zeros((len(_pooled(arrays["location"])), len(names)))
+    speed, ttft = (
+        _pooled(arrays[key]) if key in arrays else none for key in ("run_speed", "run_ttft")
+    )
+    return {name: (speed[:, k], ttft[:, k]) for k, name in enumerate(names)}
 
 
 def _pooled(values: NDArray[Any]) -> NDArray[np.float64]:
