@@ -47,7 +47,11 @@ def _named(value: str | None) -> str | None:
 
 PosteriorOption = Annotated[
     str | None,
-    typer.Option("--posterior", help="Shipped posterior or folder; NAME@RUN: the server of that run.", callback=_named),
+    typer.Option(
+        "--posterior",
+        help="Shipped posterior or folder; NAME@RUN: the server of that run.",
+        callback=_named,
+    ),
 ]
 
 
