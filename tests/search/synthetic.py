@@ -4,17 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from tailcast.search.evaluator import Job, Scores
 from tailcast.streams import stream
 
-N_BLOCK = 2000
+N_BLOCK = 6400
 
 
 class Synthetic:
     """Log statistic of candidate k in block b: its mean + what b does to all + its own noise.
 
     A candidate misses where the statistic exceeds `target`; short runs show `short` less of it.
+    With `p_miss` another statistic decides who misses, that often, in much the same blocks.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class Synthetic:
         own: float = 0.02,
         short: float = 0.05,
         sure: NDArray[np.bool_] | None = None,
+        p_miss: Sequence[float] | None = None,
     ) -> None:
         self.mean = np.asarray(mean, dtype=float)
         self._cost = np.full(len(self.mean), 1.0) if cost is None else np.asarray(cost, float)
@@ -36,6 +39,11 @@ class Synthetic:
         self._noise = {
             purpose: shared * stream(seed, purpose, "shared").standard_normal(N_BLOCK)
             + own * stream(seed, purpose, "own").standard_normal(shape)
+            for purpose in ("race", "confirm")
+        }
+        self._quantile = None if p_miss is None else ndtri(np.asarray(p_miss))
+        self._other = {
+            purpose: stream(seed, purpose, "other").standard_normal(N_BLOCK)
             for purpose in ("race", "confirm")
         }
         self.runs = 0.0
@@ -62,5 +70,9 @@ class Synthetic:
             if job.share < 1:
                 rank = rank - self._short
             self.runs += job.share * (job.last - job.first)
-            found.append(Scores(missed=rank > self._target, rank=rank))
+            margin = rank - self._target
+            if self._quantile is not None:
+                other = self._other[job.purpose][job.first : job.last]
+                margin = 0.4 * (other + self._quantile[job.candidate])
+            found.append(Scores(missed=margin > 0, rank=rank, margin=margin))
         return found

@@ -87,6 +87,19 @@ def test_malformed_settings_are_refused(tmp_path: Path, search: str, message: st
         study_of(tmp_path, search=search)
 
 
+def test_one_deployment_under_two_names_is_one_candidate(tmp_path: Path) -> None:
+    space = build_space(study_of(tmp_path, space='gpu = ["h100-sxm", "H100-SXM-80GB"]'))
+    assert len(space.candidates) == 1
+    assert space.invalid == {"is another combination under another name": 1}
+
+
+@pytest.mark.parametrize("price", ["h100-sxm = 0", "h100-sxm = -2", "h100-sxm = inf", "H100 = 1"])
+def test_prices_are_positive_and_given_once(tmp_path: Path, price: str) -> None:
+    prices = f"[search.prices]\n{price}" + ("\nh100-sxm = 2" if price == "H100 = 1" else "")
+    with pytest.raises(InputError, match=r"must be|has a price already"):
+        study_of(tmp_path, search=prices)
+
+
 def test_a_search_needs_objectives_and_a_space(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     from tailcast.search.settings import load_search_study

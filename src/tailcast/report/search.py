@@ -8,7 +8,7 @@ import numpy as np
 from tailcast.report.prediction import interval
 from tailcast.search.gate import Confirmed
 from tailcast.search.measure import Worth
-from tailcast.search.race import DEARER, HALVED, INFEASIBLE, LIVE, TIED, WORSE
+from tailcast.search.race import DEARER, HALVED, INFEASIBLE, LIVE, TIED, UNPROVEN, WORSE
 from tailcast.search.search import SearchResult
 
 SCHEMA = "tailcast/search/1"
@@ -18,6 +18,7 @@ _REASONS = {
     WORSE: "beaten at no higher cost",
     TIED: "no better than the leader by more than the zone",
     HALVED: "left out by the budget",
+    UNPROVEN: "not shown to hold the risk on fresh blocks",
     DEARER: "dearer than the chosen one",
     LIVE: "still in the race",
 }

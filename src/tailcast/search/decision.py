@@ -1,15 +1,15 @@
 """From candidates to the cheapest that is shown to hold the risk."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailcast.search.compare import Comparison, compare
 from tailcast.search.evaluator import Evaluator, Job
 from tailcast.search.executors import CONFIRM
-from tailcast.search.gate import Confirmed, confirm
-from tailcast.search.race import DEARER, LIVE, Race, Rules, paired_difference
+from tailcast.search.gate import Confirmed, confirm, finalist_level, provable
+from tailcast.search.race import DEARER, LIVE, UNPROVEN, Race, Rules, paired_difference
 
 _PER_LEVEL = 2
 _COMPARED = 4
@@ -64,7 +64,7 @@ def decide(
     n_confirm : int
         Fresh blocks of a finalist's first look.
     finalists : int
-        Finalists at most; two of one cost, but all of the last.
+        Finalists at most; two of one cost, but all that are left of the last.
     tell : callable
         Told each step.
 
@@ -73,34 +73,45 @@ def decide(
     Decision
         With or without a winner.
     """
+    rules = replace(rules, provable=provable(n_confirm, rules.risk, finalists))
     race = Race(rules=rules, evaluator=evaluator, tell=tell)
     race.drop_by_bound()
     tell(f"{race.status.count(LIVE)} of {len(race.status)} candidates left by bounds, without runs")
+    confirmed, rival = _first_shown(race, n_confirm, finalists, tell)
+    winner = confirmed[-1] if confirmed and confirmed[-1].passed else None
+    most = np.inf if winner is None else evaluator.cost[winner.candidate]
+    for k, status in enumerate(race.status):
+        if status == LIVE and evaluator.cost[k] > most:
+            race.status[k] = DEARER
+    return _compared(race, tuple(confirmed), winner, rival, n_confirm)
+
+
+def _first_shown(
+    race: Race, n_confirm: int, finalists: int, tell: Callable[[str], None]
+) -> tuple[list[Confirmed], list[int]]:
+    """Finalists up to the first that passed, and who was left of its cost beside it."""
     confirmed: list[Confirmed] = []
-    winner: Confirmed | None = None
-    rival: list[int] = []
+    evaluator, risk = race.evaluator, race.rules.risk
     cost = evaluator.cost
     levels = sorted({float(cost[k]) for k, status in enumerate(race.status) if status == LIVE})
     for level in levels:
         is_last = level == levels[-1]
         members = race.race_level(level, is_last=is_last)
-        hopeful = [k for k in members if race.p_miss(k) <= rules.risk]
-        room = finalists - len(confirmed)
-        for k in hopeful[: room if is_last else min(room, _PER_LEVEL)]:
-            tell(f"confirming candidate {k} on fresh blocks")
-            confirmed.append(
-                confirm(evaluator, k, risk=rules.risk, n_block=n_confirm, finalists=finalists)
-            )
-            if confirmed[-1].passed:
-                winner = confirmed[-1]
-                rival = [m for m in members if m != k]
-                break
-        if winner is not None or len(confirmed) >= finalists:
+        end = finalists if is_last else min(finalists, len(confirmed) + _PER_LEVEL)
+        while members and len(confirmed) < end:
+            chosen = race.finalists(members, end - len(confirmed))
+            for k in chosen:
+                tell(f"confirming candidate {k} on fresh blocks")
+                share = finalist_level(len(confirmed), finalists)
+                own = confirm(evaluator, k, risk=risk, n_block=n_confirm, level=share)
+                confirmed.append(own)
+                if own.passed:
+                    return confirmed, [m for m in members if m != k]
+                race.status[k] = UNPROVEN
+            members = race.revive(chosen[-1]) if chosen else []
+        if len(confirmed) >= finalists:
             break
-    for k, status in enumerate(race.status):
-        if status == LIVE and winner is not None and cost[k] > cost[winner.candidate]:
-            race.status[k] = DEARER
-    return _compared(race, tuple(confirmed), winner, rival, n_confirm)
+    return confirmed, []
 
 
 def _compared(

@@ -79,10 +79,14 @@ class Scores:
     rank : ndarray, shape (n_block,)
         Log of the statistic that decides between candidates of one cost, less is better; NaN beyond
         the stability boundary.
+    margin : ndarray, shape (n_block,)
+        Largest log margin over the objectives, positive where missed; infinite beyond the stability
+        boundary.
     """
 
     missed: NDArray[np.bool_]
     rank: Array
+    margin: Array
 
 
 @dataclass(kw_only=True)
@@ -149,6 +153,7 @@ class Simulator:
             Scores(
                 missed=found.missed(question).any(axis=1),
                 rank=-found.rank if question.ranked.is_goodput else found.rank,
+                margin=np.where(found.stable, found.margins(question).max(axis=1), np.inf),
             )
             for found in self.outcomes(jobs)
         ]

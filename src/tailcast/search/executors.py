@@ -70,7 +70,9 @@ class Context:
     seed : int
         Of everything.
     n_block : int
-        Blocks of one purpose at most.
+        Blocks to race on at most.
+    n_fresh : int
+        Blocks to confirm on at most.
     n_run : int
         Runs pooled in each block.
     """
@@ -80,6 +82,7 @@ class Context:
     question: Question
     seed: int
     n_block: int
+    n_fresh: int
     n_run: int
     tables: Tables = field(init=False, repr=False)
     _blocks: dict[tuple[str, str], Blocks] = field(init=False, repr=False)
@@ -92,7 +95,7 @@ class Context:
             for purpose in (RACE, CONFIRM):
                 self._blocks[name, purpose] = shuffled_blocks(
                     posterior,
-                    self.n_block,
+                    self.n_fresh if purpose == CONFIRM else self.n_block,
                     self.seed,
                     purpose,
                     n_run=self.n_run,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcast.search.gate import Confirmed, confirm
+from tailcast.search.gate import LEVEL, Confirmed, confirm
 from tailcast.search.pareto import race_front
 from tailcast.search.race import Race
 from tailcast.search.sequential import clopper_pearson
@@ -14,6 +14,7 @@ from tailcast.search.sequential import clopper_pearson
 Array = NDArray[np.float64]
 
 MOST_MEMBERS = 12
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,8 @@ def confirm_front(
             k,
             risk=race.rules.risk,
             n_block=n_confirm,
-            finalists=len(members),
+            level=LEVEL / len(members),
+            looks=_LOOKS,
         )
         low, high = clopper_pearson(own.n_missed, own.n_block, 0.05)
         found.append(

@@ -1,4 +1,10 @@
-"""Confirm finalists on fresh blocks, so that being chosen for good luck helps nobody."""
+"""Confirm finalists on fresh blocks, so that being chosen for good luck helps nobody.
+
+Which finalists, and in which order, is settled by the race before any fresh block is looked at. The
+error of all of them together is shared out beforehand (weighted Bonferroni, which any dependence
+between them leaves valid): the i-th gets a part in proportion to 1 / i, and of that the last of its
+looks a half, each other look the same share of the rest. Giving up early needs no share.
+"""
 
 from dataclasses import dataclass
 
@@ -11,11 +17,14 @@ from tailcast.search.sequential import clopper_pearson
 
 Array = NDArray[np.float64]
 
-LOOKS = 3
-"""A finalist is looked at after once, twice and four times the blocks, as long as it is open."""
+LOOKS = 6
+"""A finalist is looked at after 1, 2, 4 ... 32 times the blocks, as long as it is open."""
 
 LEVEL = 0.05
 """Chance that any finalist passes that misses more than the risk; shared by all looks at all."""
+
+_FUTILE = 0.05
+"""Chance of passing the last look from which a finalist is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +67,57 @@ class Confirmed:
         return float(np.sqrt(smooth * (1 - smooth) / self.n_block))
 
 
+def finalist_level(place: int, finalists: int) -> float:
+    """Share of `LEVEL` for one finalist.
+
+    Parameters
+    ----------
+    place : int
+        0 for the first.
+    finalists : int
+        How many may be confirmed in all.
+
+    Returns
+    -------
+    float
+        All of them add up to `LEVEL`.
+    """
+    return LEVEL / (place + 1) / sum(1.0 / (k + 1) for k in range(finalists))
+
+
+def look_levels(level: float, looks: int) -> list[float]:
+    """Share of a finalist's level for each of its looks.
+
+    Parameters
+    ----------
+    level : float
+        Of the finalist.
+    looks : int
+        How many.
+
+    Returns
+    -------
+    list of float
+        In order; the last and longest look gets a half.
+    """
+    if looks == 1:
+        return [level]
+    return [level / 2 / (looks - 1)] * (looks - 1) + [level / 2]
+
+
 def confirm(
-    evaluator: Evaluator, candidate: int, *, risk: float, n_block: int, finalists: int
+    evaluator: Evaluator,
+    candidate: int,
+    *,
+    risk: float,
+    n_block: int,
+    level: float,
+    looks: int = LOOKS,
 ) -> Confirmed:
     """Confirm one finalist.
 
-    A one-sided Clopper-Pearson bound of P(miss) must lie within the risk, at the level
-    ``LEVEL / (finalists * LOOKS)``, so that over all finalists and looks a false pass has at most
-    the chance `LEVEL` (Bonferroni).
+    At each look a one-sided Clopper-Pearson bound of P(miss) must lie within the risk, at the
+    look's share of the level.
 
     Parameters
     ----------
@@ -77,25 +129,29 @@ def confirm(
         Accepted P(miss).
     n_block : int
         Fresh blocks of the first look.
-    finalists : int
-        How many may be confirmed in all.
+    level : float
+        Chance that it passes although it misses more than the risk; see `finalist_level`.
+    looks : int
+        Looks at most, each at twice the blocks of the one before.
 
     Returns
     -------
     Confirmed
-        After the look that settled it: passed, or P(miss) above the risk, or the last look.
+        After the look that settled it: passed, or unlikely to pass any more, or the last look.
     """
-    level = LEVEL / (finalists * LOOKS)
     missed = np.zeros(0, dtype=np.bool_)
     rank = np.zeros(0)
     high = 1.0
-    for look in range(LOOKS):
+    levels = look_levels(level, looks)
+    n_last = n_block * 2 ** (looks - 1)
+    most = largest_passing(n_last, risk, levels[-1])
+    for look in range(looks):
         job = Job(candidate=candidate, purpose=CONFIRM, first=len(missed), last=n_block * 2**look)
         (scores,) = evaluator.evaluate([job])
         missed = np.concatenate([missed, scores.missed])
         rank = np.concatenate([rank, scores.rank])
-        high = clopper_pearson(int(missed.sum()), len(missed), level)[1]
-        if high <= risk or missed.mean() > risk:
+        high = clopper_pearson(int(missed.sum()), len(missed), levels[look])[1]
+        if high <= risk or _is_futile(int(missed.sum()), len(missed), most, n_last):
             break
     return Confirmed(
         candidate=candidate,
@@ -108,8 +164,19 @@ def confirm(
     )
 
 
-def largest_passing(n_block: int, risk: float, finalists: int) -> int:
-    """Most misses with which a finalist passes its first look.
+def _is_futile(n_missed: int, n_block: int, most: int, n_last: int) -> bool:
+    """Whether the misses left over for the blocks to come are too few, as far as one can tell."""
+    from scipy.special import betainc
+
+    left, room = n_last - n_block, most - n_missed
+    if room < 0 or not left:
+        return True
+    chance = betainc(n_missed + 0.5, n_block - n_missed + 0.5, min((room + 0.5) / left, 1.0))
+    return bool(chance < _FUTILE)
+
+
+def largest_passing(n_block: int, risk: float, level: float) -> int:
+    """Most misses with which a look is passed.
 
     Parameters
     ----------
@@ -117,16 +184,41 @@ def largest_passing(n_block: int, risk: float, finalists: int) -> int:
         Fresh blocks.
     risk : float
         Accepted P(miss).
-    finalists : int
-        How many may be confirmed in all.
+    level : float
+        Of the look.
 
     Returns
     -------
     int
         -1 where not even no miss is enough.
     """
-    level = LEVEL / (finalists * LOOKS)
-    passing = -1
-    while passing < n_block and clopper_pearson(passing + 1, n_block, level)[1] <= risk:
-        passing += 1
-    return passing
+    low, high = -1, n_block
+    while low < high:
+        middle = (low + high + 1) // 2
+        if clopper_pearson(middle, n_block, level)[1] <= risk:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def provable(n_block: int, risk: float, finalists: int) -> float:
+    """Largest share of misses that the first finalist's last look lets pass.
+
+    Parameters
+    ----------
+    n_block : int
+        Fresh blocks of the first look.
+    risk : float
+        Accepted P(miss).
+    finalists : int
+        How many may be confirmed in all.
+
+    Returns
+    -------
+    float
+        Below the risk; 0 where not even no miss is enough.
+    """
+    n_last = n_block * 2 ** (LOOKS - 1)
+    level = look_levels(finalist_level(0, finalists), LOOKS)[-1]
+    return max(largest_passing(n_last, risk, level), 0) / n_last

@@ -4,13 +4,16 @@ Candidates of the least cost race first; dearer ones are simulated only when no 
 the risk. Within one cost, after each batch of blocks, candidates leave for one of these reasons:
 
 - *infeasible*: the evidence that P(miss) exceeds the risk is beyond 1 / alpha;
-- *worse*: the confidence sequence of the paired difference to the leader lies above zero;
-- *tied*: it lies above minus the indifference zone, so the leader loses at most the zone;
+- *worse*: the confidence sequence of the paired difference to a rival lies above zero;
+- *tied*: it lies above minus the indifference zone, so the rival is at most the zone worse;
 - *halved*: the budget does not reach for all; the least promising go.
 
-Evidence and sequences are anytime-valid, so looking after every batch costs nothing. The leader is
-chosen by the same blocks, so a comparison with it is made at alpha over the number of candidates:
-the best of them is then dropped for another with a chance of at most alpha, whoever leads when. All
+Nobody is dropped for a rival that misses more often, nor for one that is not yet known to hold the
+risk when it is much safer itself: it may be needed when the rival fails its confirmation.
+
+Evidence and sequences are anytime-valid, so looking after every batch costs nothing. Rivals are
+chosen by the same blocks, so each comparison is made at alpha over the number of candidates: the
+best of them is then dropped for another with a chance of at most alpha, whoever leads when. All
 that a race says is used to choose whom to confirm on fresh blocks, never to report.
 """
 
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 
 from tailcast.search.evaluator import Evaluator, Job, silent
 from tailcast.search.executors import RACE
+from tailcast.search.safety import chance_within, miss_estimate
 from tailcast.search.sequential import log_evidence_above, t_half_width
 
 Array = NDArray[np.float64]
@@ -32,14 +36,24 @@ _SHORT_BLOCKS = 4
 _BOUND_BLOCKS = 64
 _SETTLED = 32
 _COMPARED_FROM = 8
+_RIVALS = 3
+_SAFER = 2 / 3
+"""Share of another's P(miss) from which a candidate counts as safer."""
+_SURE = 0.95
+"""Belief that a candidate will be confirmed from which no safer one is kept beside it."""
+_HOPELESS = 0.05
+"""The same, from which it is not worth to be confirmed."""
+_RESERVE = 4
+"""One in so many places is kept for the safest where the budget does not reach for all."""
 
-LIVE, INFEASIBLE, WORSE, TIED, HALVED, DEARER = (
+LIVE, INFEASIBLE, WORSE, TIED, HALVED, DEARER, UNPROVEN = (
     "live",
     "infeasible",
     "worse",
     "tied",
     "halved",
     "dearer",
+    "unproven",
 )
 
 
@@ -64,6 +78,9 @@ class Rules:
         Share of the requests in the first look; 1 for none.
     keep : int
         Candidates that the budget always reaches for.
+    provable : float
+        P(miss) that a confirmation can show to be within the risk; the risk itself where it is not
+        known or none can be shown.
     """
 
     risk: float
@@ -73,6 +90,12 @@ class Rules:
     alpha: float = 0.02
     short_run: float = 1.0
     keep: int = 5
+    provable: float = math.nan
+
+    @property
+    def limit(self) -> float:
+        """P(miss) up to which a candidate is worth to be confirmed."""
+        return self.provable if self.provable > 0 else self.risk
 
     @property
     def rungs(self) -> list[int]:
@@ -127,6 +150,7 @@ class Race:
     n_seen: NDArray[np.int64] = field(init=False)
     missed: NDArray[np.bool_] = field(init=False)
     rank: Array = field(init=False)
+    margin: Array = field(init=False)
     rungs: list[Rung] = field(default_factory=list, init=False)
     runs: float = field(default=0.0, init=False)
     _n_rival: int = field(default=1, init=False)
@@ -137,6 +161,7 @@ class Race:
         self.n_seen = np.zeros(n, dtype=np.int64)
         self.missed = np.zeros((n, self.rules.n_block), dtype=np.bool_)
         self.rank = np.full((n, self.rules.n_block), np.nan)
+        self.margin = np.full((n, self.rules.n_block), np.nan)
 
     @property
     def allowed(self) -> float:
@@ -248,6 +273,7 @@ class Race:
             own = slice(job.first, job.last)
             self.missed[job.candidate, own] = scores.missed
             self.rank[job.candidate, own] = scores.rank
+            self.margin[job.candidate, own] = scores.margin
             self.n_seen[job.candidate] = n_block
 
     def _judged(self, members: Sequence[int]) -> list[int]:
@@ -261,17 +287,27 @@ class Race:
         members = [k for k in members if self.status[k] == LIVE]
         if not members:
             return []
-        leader = self._in_order(members)[0]
-        for k in members:
-            if k != leader:
-                self.status[k] = self._against(k, leader)
+        n = int(self.n_seen[members].min())
+        estimate = dict(zip(members, miss_estimate(self.margin[members, :n]), strict=True))
+        sure = chance_within(self.margin[members, :n], self.rules.limit) >= _SURE
+        settled = {k for k, is_sure in zip(members, sure, strict=True) if is_sure}
+        kept: list[int] = []
+        for k in self._in_order(members):
+            against = (
+                self._against(k, rival)
+                for rival in kept[:_RIVALS]
+                if rival in settled or estimate[k] > _SAFER * estimate[rival]
+            )
+            self.status[k] = next((found for found in against if found != LIVE), LIVE)
+            if self.status[k] == LIVE:
+                kept.append(k)
         return [k for k in members if self.status[k] == LIVE]
 
-    def _against(self, k: int, leader: int) -> str:
-        n = int(min(self.n_seen[k], self.n_seen[leader]))
-        if n < _COMPARED_FROM or self.missed[leader, :n].sum() > self.missed[k, :n].sum():
+    def _against(self, k: int, rival: int) -> str:
+        n = int(min(self.n_seen[k], self.n_seen[rival]))
+        if n < _COMPARED_FROM or self.missed[rival, :n].sum() > self.missed[k, :n].sum():
             return LIVE
-        difference = paired_difference(self.rank[k, :n], self.rank[leader, :n])
+        difference = paired_difference(self.rank[k, :n], self.rank[rival, :n])
         spread = max(float(difference.std(ddof=1)), self.rules.zone / 2)
         level = self.rules.alpha / self._n_rival
         half = float(t_half_width(np.array(spread), np.array(n), level))
@@ -292,11 +328,94 @@ class Race:
             keys[k] = (excess, float(paired_difference(self.rank[k, :n], best).mean()), k)
         return sorted(members, key=keys.__getitem__)
 
+    def finalists(self, members: Sequence[int], room: int) -> list[int]:
+        """Whom to confirm, in this order, until one passes; settled by the race alone.
+
+        The first is the best in rank that may hold the risk; each further one is the best in rank
+        among those that are safer than the one before, so that a failed confirmation is followed
+        by a step to the safe side and not by the failed one's like. Within half the zone of the
+        best the safest is taken.
+
+        Parameters
+        ----------
+        members : sequence of int
+            Of one cost.
+        room : int
+            How many at most; of more, some of the steps are left out.
+
+        Returns
+        -------
+        list of int
+            None where nobody is worth it.
+        """
+        n = int(self.n_seen[list(members)].min()) if members else 0
+        if n < 2 or room < 1:
+            return []
+        margins = self.margin[list(members), :n]
+        p_miss = dict(zip(members, miss_estimate(margins), strict=True))
+        chance = chance_within(margins, self.rules.limit)
+        open_ = [k for k, c in zip(members, chance, strict=True) if c > _HOPELESS]
+        if not open_:
+            return []
+        best = np.fmin.reduce(self.rank[open_, :n], axis=0)
+        lost = {k: float(paired_difference(self.rank[k, :n], best).mean()) for k in open_}
+        steps: list[int] = []
+        while open_:
+            near = min(lost[k] for k in open_) + self.rules.zone / 2
+            one = min((k for k in open_ if lost[k] <= near), key=lambda k: (p_miss[k], lost[k], k))
+            steps.append(one)
+            open_ = [k for k in open_ if p_miss[k] <= _SAFER * p_miss[one] and k != one]
+        if len(steps) <= room:
+            return steps
+        places = np.unique(np.linspace(0, len(steps) - 1, room).round().astype(int))
+        return [steps[place] for place in places]
+
+    def revive(self, failed: int) -> list[int]:
+        """Bring back the safest of those that left for others, once a leader is not confirmed.
+
+        Parameters
+        ----------
+        failed : int
+            Finalist of their cost that was not confirmed.
+
+        Returns
+        -------
+        list of int
+            Those that are safer than it on the same blocks; back in the race.
+        """
+        cost, n = self.evaluator.cost, int(self.n_seen[failed])
+        left = [
+            k
+            for k, status in enumerate(self.status)
+            if status in {WORSE, TIED, HALVED} and cost[k] == cost[failed] and self.n_seen[k] > 1
+        ]
+        own = {k: float(miss_estimate(self.margin[k, : self.n_seen[k]])) for k in left}
+        back = sorted(left, key=own.__getitem__)[: self.rules.keep]
+        runs = sum(max(n - int(self.n_seen[k]), 0) for k in back)
+        self.see([k for k in back if self.n_seen[k] < n], n)
+        least = _SAFER * float(miss_estimate(self.margin[failed, :n]))
+        safer = [k for k in back if float(miss_estimate(self.margin[k, :n])) <= least]
+        for k in safer:
+            self.status[k] = LIVE
+        if back:
+            self.record(float(cost[failed]), n, back, float(runs))
+        return safer
+
     def _cut(self, members: list[int], most: int) -> list[int]:
-        kept = self._in_order(members)[:most]
-        for k in set(members) - set(kept):
+        order = self._in_order(members)
+        first = order[: most - most // _RESERVE] if self._has_seen(members) else order[:most]
+        rest = order[len(first) :]
+        if len(first) < most < len(order):
+            n = int(self.n_seen[rest].min())
+            safe = np.argsort(miss_estimate(self.margin[rest, :n]), kind="stable")
+            rest = [rest[place] for place in safe]
+        kept = {*first, *rest[: most - len(first)]}
+        for k in set(members) - kept:
             self.status[k] = HALVED
-        return [k for k in members if k in set(kept)]
+        return [k for k in members if k in kept]
+
+    def _has_seen(self, members: Sequence[int]) -> bool:
+        return bool(members) and bool(self.n_seen[list(members)].min() > 1)
 
     def _live(self) -> list[int]:
         return [k for k, status in enumerate(self.status) if status == LIVE]

@@ -165,7 +165,8 @@ class Search:
             workload=study.workload,
             question=question,
             seed=self.seed,
-            n_block=max(settings.draws, settings.confirm * 2 ** (LOOKS - 1)),
+            n_block=settings.draws,
+            n_fresh=settings.confirm * 2 ** (LOOKS - 1),
             n_run=settings.runs,
         )
         self.simulator = Simulator(

@@ -227,5 +227,8 @@ def _prices(table: Fields | None) -> dict[str, float]:
         price = table.number(name)
         if not price > 0:
             raise InputError(f"{table.where}: {name} must be positive ($/h), got {price!r}")
-        prices[accelerator(name).name] = price
+        own = accelerator(name).name
+        if own in prices:
+            raise InputError(f"{table.where}: {name} is {own}, which has a price already; keep one")
+        prices[own] = price
     return prices

@@ -119,11 +119,18 @@ def build_space(study: SearchStudy) -> Space:
         raise InputError(f"{study.path} [search.space]: {n} combinations, at most {_MOST}")
     candidates: list[Candidate] = []
     invalid: Counter[str] = Counter()
+    known: set[str] = set()
     for values in _combinations(settings.space):
         try:
-            candidates.append(_candidate(values, study))
+            candidate = _candidate(values, study)
         except (CapacityError, CatalogError, UsageError) as error:
             invalid[str(error)] += 1
+            continue
+        if candidate.key in known:
+            invalid["is another combination under another name"] += 1
+            continue
+        known.add(candidate.key)
+        candidates.append(candidate)
     if not candidates:
         reason = invalid.most_common(1)[0][0]
         raise InputError(
