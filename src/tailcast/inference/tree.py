@@ -1,6 +1,7 @@
 """Between samples and stored groups: DataTree in, `Population` and `Evidence` out, and back."""
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,30 +75,46 @@ def evidence_tree(evidence: Evidence) -> xr.DataTree:
             "latent": str(run.latent),
         }
         children[f"run_{k:03d}"] = _child(run, arrays, attrs)
-    for k, source in enumerate(evidence.steps):
-        arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
-        noise = {"noise": json.dumps(list(source.noise))}
-        children[f"step_{k:03d}"] = _child(source, arrays, noise)
+    if evidence.steps:
+        children["steps"] = _packed_steps(evidence.steps)
     return xr.DataTree(children=children)
 
 
-def _child(
-    item: RunEvidence | StepEvidence, arrays: dict[str, Any], attrs: dict[str, str]
-) -> xr.DataTree:
-    layout = {name: list(np.shape(value)) for name, value in arrays.items()}
-    packed = np.concatenate([np.ravel(value).astype(np.float64) for value in arrays.values()])
-    dataset = xr.Dataset(
-        {"packed": ("value", packed)},
-        attrs={
-            "name": item.name,
-            "deployment": item.deployment,
-            "weight": item.weight,
-            "regimes": json.dumps(list(item.regimes)),
-            "levels": json.dumps(dict(item.levels), sort_keys=True),
-            "layout": json.dumps(layout),
-            **attrs,
-        },
+def _packed_steps(sources: Sequence[StepEvidence]) -> xr.DataTree:
+    """All step sources in one dataset: a group each would cost more than their numbers."""
+    values, entries = [], []
+    for source in sources:
+        arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
+        entry = {**_described(source, arrays), "noise": list(source.noise)}
+        values.append(_packed(arrays))
+        entries.append(json.dumps(entry))
+    return xr.DataTree(
+        dataset=xr.Dataset(
+            {"packed": ("value", np.concatenate(values)), "entry": ("source", entries)}
+        )
     )
+
+
+def _described(item: RunEvidence | StepEvidence, arrays: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "deployment": item.deployment,
+        "weight": item.weight,
+        "regimes": list(item.regimes),
+        "levels": dict(sorted(item.levels.items())),
+        "layout": {name: list(np.shape(value)) for name, value in arrays.items()},
+    }
+
+
+def _packed(arrays: dict[str, Any]) -> NDArray[np.float64]:
+    return np.concatenate([np.ravel(value).astype(np.float64) for value in arrays.values()])
+
+
+def _child(item: RunEvidence, arrays: dict[str, Any], attrs: dict[str, str]) -> xr.DataTree:
+    known = _described(item, arrays)
+    for name in ("regimes", "levels", "layout"):
+        known[name] = json.dumps(known[name])
+    dataset = xr.Dataset({"packed": ("value", _packed(arrays))}, attrs={**known, **attrs})
     return xr.DataTree(dataset=dataset)
 
 
@@ -121,9 +138,13 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
     """
     if "evidence" not in tree.children:
         raise InputError("posterior carries no evidence group; it cannot be updated or checked")
-    runs, steps = [], []
+    runs: list[RunEvidence] = []
+    steps: list[StepEvidence] = []
     for name, child in tree["evidence"].children.items():
         data = child.to_dataset()
+        if name == "steps":
+            steps += _steps(data)
+            continue
         common: dict[str, Any] = {
             "name": data.attrs["name"],
             "deployment": data.attrs["deployment"],
@@ -133,11 +154,23 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
         }
         if name.startswith("run_"):
             runs.append(_run(data, common))
-        else:
+        else:  # a group a step source, as posteriors were written at first
             for key in _STEP_ARRAYS:
                 common[key] = _values(data, key)
             steps.append(StepEvidence(**common, noise=json.loads(data.attrs["noise"])))
     return Evidence(runs=tuple(runs), steps=tuple(steps))
+
+
+def _steps(data: xr.Dataset) -> Iterator[StepEvidence]:
+    values = np.asarray(data["packed"].values, dtype=np.float64)
+    start = 0
+    for text in data["entry"].values:
+        entry = json.loads(str(text))
+        for name, shape in entry.pop("layout").items():
+            size = int(np.prod(shape))
+            entry[name] = values[start : start + size].reshape(shape)
+            start += size
+        yield StepEvidence(**{**entry, "regimes": tuple(entry["regimes"])})
 
 
 def _values(data: xr.Dataset, name: str) -> NDArray[np.float64]:
