@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run
+from tailcast.traces.importers.reading import importer
+from traces.tool_files import MAKERS
 from traces.trace_files import HEADER, NAMES, UNIX, plain, row
 
 SERVER = (
@@ -205,3 +207,19 @@ def test_failed_requests_load_the_server_and_do_not_count(
         answers[status] = own.get("median", own.get("value"))
         assert any("count in no statistic" in w for w in found["warnings"]) == (status != "ok")
     assert answers["timeout"] < answers["ok"] / 1.5
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_every_format_with_requests_is_replayed(tailcast: Run, tmp_path: Path, name: str) -> None:
+    path = MAKERS[name](tmp_path)
+    flags = ("--latency-model", "roofline", "--model", "llama-3.1-8b", "--gpu", "h100-sxm")
+    code, out, err = tailcast("replay", path, *flags)
+    if importer(name).gives in {"summary", "steps"}:
+        assert (code, out) == (3, "")
+        assert "no requests that can be sent" in err
+    else:
+        assert code == 0, err
+        assert "one run, no interval" in out
+        assert f"{name}; " in err or name == "tracev2"
+    code, _, err = tailcast("replay", path, *flags, "--from", name)
+    assert code == (3 if "no requests" in err else 0)

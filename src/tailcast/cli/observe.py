@@ -25,7 +25,7 @@ StudyOption = Annotated[
     Path | None, typer.Option("--study", help="Study file: [workload], [deployment].")
 ]
 ReplayOption = Annotated[
-    Path | None, typer.Option("--replay", help="Trace whose requests are sent again.")
+    Path | None, typer.Option("--replay", help="Trace or workload of any format, to be sent again.")
 ]
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Served model name; the only one by default.")
@@ -174,19 +174,18 @@ def _drawn(
 def _replayed(path: Path, given: dict[str, Any]) -> "tuple[RequestTable, tuple[str, ...]]":
     """Requests of a trace, at their times or at a fixed concurrency, and what is left out."""
     from tailcast.observe.run import closed_loop
-    from tailcast.traces.trace_files import trace_files
+    from tailcast.traces.importers.reading import read_requests
     from tailcast.traces.trace_replay import trace_requests
-    from tailcast.traces.tracev2 import read_trace
 
     if odd := [key for key in given if key not in {"concurrency", "n_requests"}]:
         raise UsageError(f"--{odd[0].replace('_', '-')} does not go with --replay")
-    files = trace_files(path)
-    trace = read_trace(files.header, files.requests)
+    trace, imported = read_requests(path)
     spoken = trace.columns.get("session_output")
     sessions = spoken is not None and bool(spoken.any())
     requests = trace_requests(trace, sessions="closed-loop" if sessions else "recorded")
     n_left = len(trace) - len(requests)
-    notes = (f"{n_left} requests of {path} have no output and are left out",) if n_left else ()
+    left = (f"{n_left} requests of {path} have no output and are left out",) if n_left else ()
+    notes = (*imported.notes, *left)
     if "n_requests" in given:
         from tailcast.request import RequestTable
 

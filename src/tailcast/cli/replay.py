@@ -19,6 +19,7 @@ from tailcast.cli.options import (
     SeedOption,
 )
 from tailcast.cli.predict import GpuOption, ModelOption, TpOption
+from tailcast.cli.trace import FromOption
 from tailcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Sessions(StrEnum):
 
 
 TraceArgument = Annotated[
-    Path, typer.Argument(help="Folder of a trace, its header or CSV, or their common name.")
+    Path, typer.Argument(help="Trace, or file or folder of another tool (see trace formats).")
 ]
 LatencyModelOption = Annotated[
     str | None,
@@ -54,6 +55,7 @@ ExportOption = Annotated[
 
 def replay(
     trace: TraceArgument,
+    name: FromOption = None,
     model: ModelOption = None,
     gpu: GpuOption = None,
     tensor_parallel: TpOption = None,
@@ -73,16 +75,16 @@ def replay(
 
     LLM, accelerator and limits come from the trace's header; flags go before it.
     """
+    from tailcast.cli.trace import say_imported
     from tailcast.replay import replay_deployment, replay_draws, replay_point
-    from tailcast.traces.trace_files import trace_files
-    from tailcast.traces.tracev2 import read_trace
+    from tailcast.traces.importers.reading import read_requests
     from tailcast.units import parse_duration
 
     check_output(None if export is None else export.with_name(f"{export.name}.yaml"))
     limit = float("inf") if horizon is None else parse_duration(horizon)
     point = _point_model(posterior, latency_model, mode)
-    files = trace_files(trace)
-    recorded = read_trace(files.header, files.requests)
+    recorded, imported = read_requests(trace, name=name)
+    say_imported(imported)
     deployment = replay_deployment(
         recorded.header,
         llm=model,

@@ -242,6 +242,18 @@ def _read(path: Path, name: str | None, options: "ReadOptions") -> "Imported":
     from tailcast.traces.importers.reading import read_any
 
     found = read_any(path, name=name, options=options)
+    say_imported(found)
+    return found
+
+
+def say_imported(found: "Imported") -> None:
+    """Say what was done to a file and what is wrong with it.
+
+    Parameters
+    ----------
+    found : Imported
+        Its content.
+    """
     if found.format != "tracev2":
         counts = ", ".join(f"{n} {what}" for what, n in found.counts.items())
         say(f"{found.path}: {found.format}; {counts}")
@@ -252,7 +264,6 @@ def _read(path: Path, name: str | None, options: "ReadOptions") -> "Imported":
         say(f"fault: {fault}")
     if len(severe) > 5:
         say(f"and {len(severe) - 5} further faults; see trace check")
-    return found
 
 
 def _faults(

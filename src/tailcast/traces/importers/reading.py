@@ -25,6 +25,7 @@ from tailcast.traces.importers import (
 from tailcast.traces.importers.imported import Imported, ReadOptions
 from tailcast.traces.importers.sample import Sample
 from tailcast.traces.raw_table import Fault
+from tailcast.traces.tracev2 import Trace
 
 _BY_LINE = {
     aiperf_records.NAME,
@@ -332,6 +333,41 @@ def read_any(
         )
         return replace(found, faults=(*found.faults, fault))
     return found
+
+
+def read_requests(
+    path: Path | str, *, name: str | None = None, options: ReadOptions | None = None
+) -> tuple[Trace, Imported]:
+    """Requests of a file or folder of any known format that has them one by one.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        What to read.
+    name : str, optional
+        Its format; recognised where absent.
+    options : ReadOptions, optional
+        What the format may be told.
+
+    Returns
+    -------
+    trace : Trace
+        Without latencies where the file is a workload.
+    found : Imported
+        The same with notes, faults and counts.
+
+    Raises
+    ------
+    InputError
+        If the format is not recognised, the content malformed, or of statistics or steps alone.
+    UsageError
+        If the format is unknown, or an option means nothing for it.
+    """
+    found = read_any(path, name=name, options=options)
+    if not isinstance(found.content, Trace):
+        what = {"summary": "statistics", "steps": "engine steps"}[found.kind]
+        raise InputError(f"{path} ({found.format}): holds {what}, no requests that can be sent")
+    return found.content, found
 
 
 def _recognised(sample: Sample) -> Importer:
