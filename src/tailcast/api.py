@@ -8,9 +8,10 @@ import xarray as xr
 
 from tailcast import evaluation, posteriors
 from tailcast.artifacts import DEFAULT_POSTERIOR
+from tailcast.conformal import Conformal, load_conformal
 from tailcast.evaluation_result import Evaluation
 from tailcast.posteriors import Posterior
-from tailcast.prediction import QUANTILES, predictive
+from tailcast.prediction import QUANTILES, Prediction, predictive
 from tailcast.slo import miss_probabilities, parse_objective, stat_quantile, verdict
 from tailcast.study import Study, deployment_from_mapping, load_study
 from tailcast.workload.mapping import workload_from_mapping
@@ -87,7 +88,9 @@ def predict(
     xarray.DataTree
         Group ``predictions``: variables ttft, itl, tpot, e2e, queue_delay in seconds with dims
         (chain, draw, group, stat). With objectives a group ``slo``: ``p_miss`` and ``mcse`` by
-        objective, and the verdict in the attributes.
+        objective, and the verdict in the attributes. Where the study names an evaluation for it,
+        a group ``conformal``: each metric's interval in seconds by stat, prob (0.5, 0.8, 0.9) and
+        end (low, high).
 
     Raises
     ------
@@ -108,8 +111,9 @@ def predict(
             posterior=posterior,
         )
     extra = {o.stat: stat_quantile(o.stat) for o in objectives}
+    known = posteriors.load_posterior(asked.posterior)
     prediction = predictive(
-        posteriors.load_posterior(asked.posterior),
+        known,
         asked.deployment,
         lambda s: materialise(asked.workload, s),
         n_draw=draws,
@@ -118,6 +122,8 @@ def predict(
         quantiles={**QUANTILES, **{k: v for k, v in extra.items() if v is not None}},
     )
     tree = prediction.to_tree()
+    if asked.conformal:
+        tree["conformal"] = _conformal_tree(load_conformal(asked.conformal, known), prediction)
     if objectives:
         rows = miss_probabilities(prediction, objectives)
         answer = verdict(prediction, objectives, asked.risk)
@@ -132,6 +138,25 @@ def predict(
             )
         )
     return tree
+
+
+def _conformal_tree(conformal: Conformal, prediction: Prediction) -> xr.DataTree:
+    probs = (0.5, 0.8, 0.9)
+    variables = {
+        metric: (
+            ("stat", "prob", "end"),
+            np.array(
+                [
+                    [conformal.interval(prediction, metric, stat, prob) for prob in probs]
+                    for stat in prediction.stats
+                ]
+            ),
+            {"units": "s"},
+        )
+        for metric in prediction.metrics
+    }
+    coords = {"stat": list(prediction.stats), "prob": list(probs), "end": ["low", "high"]}
+    return xr.DataTree(dataset=xr.Dataset(variables, coords=coords))
 
 
 def evaluate(

@@ -19,6 +19,8 @@ from tailcast.workload.spec import Workload
 
 _TABLES = ("deployment", "workload", "slo", "posterior", "search", "measure")
 
+_POSTERIOR_KEYS = ("name", "mode", "conformal")
+
 HORIZONS = ("window", "process")
 """What P(miss) is about: the statistic that the next run will show, or the long-run one."""
 
@@ -50,6 +52,8 @@ class Study:
         Name or folder of a posterior, or of a latency model without priors.
     mode : str or None
         Engine for a latency model without priors, ``vllm`` or ``blis``; its own where None.
+    conformal : pathlib.Path, optional
+        Evaluation of the posterior from which conformal intervals are wanted too.
     search : mapping
         The [search] table as read.
     measure : mapping
@@ -65,6 +69,7 @@ class Study:
     replicas: int = 1
     posterior: str = DEFAULT_POSTERIOR
     mode: str | None = None
+    conformal: Path | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
     measure: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,6 +133,7 @@ def load_study(path: Path) -> Study:
             replicas=replicas,
             posterior=posterior_name(tables.get("posterior", {}), path),
             mode=_mode(tables.get("posterior", {}), path),
+            conformal=_conformal(tables.get("posterior", {}), path),
             search=tables.get("search", {}),
             measure=tables.get("measure", {}),
         )
@@ -336,8 +342,8 @@ def posterior_name(table: Mapping[str, Any], path: Path) -> str:
         If a key is unknown or the name no text.
     """
     for key in table:
-        if key not in {"name", "mode"}:
-            hint = near_name(key, ("name", "mode"))
+        if key not in _POSTERIOR_KEYS:
+            hint = near_name(key, _POSTERIOR_KEYS)
             raise InputError(f"{path} [posterior]: unknown key {key!r}; {hint}")
     name = table.get("name", DEFAULT_POSTERIOR)
     if not isinstance(name, str):
@@ -351,3 +357,15 @@ def _mode(table: Mapping[str, Any], path: Path) -> str | None:
     if mode is not None and mode not in MODES:
         raise InputError(f"{path} [posterior]: mode must be {' or '.join(MODES)}, got {mode!r}")
     return mode
+
+
+def _conformal(table: Mapping[str, Any], path: Path) -> Path | None:
+    """The evaluation that conformal intervals are wanted from; looked for beside the study."""
+    given = table.get("conformal")
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise InputError(
+            f"{path} [posterior]: conformal must be the JSON of tailcast evaluate, got {given!r}"
+        )
+    return path.parent / given

@@ -115,6 +115,7 @@ def answer(
     Prediction
         For commands that decide on it.
     """
+    from tailcast.conformal import load_conformal
     from tailcast.errors import UsageError
     from tailcast.posteriors import load_posterior
     from tailcast.prediction import predictive, refuse_unserved
@@ -124,8 +125,10 @@ def answer(
 
     if asked.mode == "blis":
         raise UsageError("mode blis gives points without P(miss); only predict and replay show it")
+    posterior = load_posterior(asked.posterior)
+    conformal = load_conformal(asked.conformal, posterior) if asked.conformal else None
     prediction = predictive(
-        load_posterior(asked.posterior),
+        posterior,
         asked.deployment,
         lambda s: materialise(asked.workload, s),
         n_draw=draws,
@@ -137,10 +140,12 @@ def answer(
         say(note)
     if style is Format.json:
         inputs = question_json(asked, draws, seed)
-        content = prediction_json(prediction, asked.objectives, ci_prob, asked.risk, inputs)
+        content = prediction_json(
+            prediction, asked.objectives, ci_prob, asked.risk, inputs, conformal
+        )
         emit_json(content, output)
         return prediction
-    header, rows = prediction_rows(prediction, asked.objectives, ci_prob)
+    header, rows = prediction_rows(prediction, asked.objectives, ci_prob, conformal)
     lines = prediction_text(prediction, asked.objectives, ci_prob, asked.risk)
     table = render_rows(header, rows, style.value)
     if style is Format.csv:

@@ -98,6 +98,7 @@ def question(
             asked = replace(asked, objectives=base.objectives, risk=base.risk)
             asked = replace(asked, posterior=base.posterior, search=base.search)
             asked = replace(asked, mode=base.mode, horizon=base.horizon, curves=base.curves)
+            asked = replace(asked, conformal=base.conformal)
     if wanted:
         asked = replace(asked, objectives=wanted)
     if mode is not None:

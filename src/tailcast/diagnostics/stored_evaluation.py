@@ -43,6 +43,41 @@ class StoredEvaluation:
     extrapolates: tuple[str, ...]
 
 
+def evaluation_records(path: Path) -> tuple[str, list[EvaluationRecord]]:
+    """Read what the JSON of ``tailcast evaluate`` says of each statistic.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File.
+
+    Returns
+    -------
+    tuple
+        Hash of the posterior that was judged, empty where the file does not say; its records.
+
+    Raises
+    ------
+    InputError
+        If the file is no such evaluation.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
+        raise InputError(f"{path}: not {_SCHEMA}; give the output of tailcast evaluate")
+    rows = [r for r in content.get("records", []) if isinstance(r, dict) and "error" not in r]
+    try:
+        records = [_record(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: a record lacks {error}; evaluate again") from error
+    told = content.get("posterior")
+    return str(told.get("sha256") or "") if isinstance(told, dict) else "", records
+
+
 def load_evaluation(path: Path) -> StoredEvaluation:
     """Read the JSON of ``tailcast evaluate``.
 
@@ -61,25 +96,13 @@ def load_evaluation(path: Path) -> StoredEvaluation:
     InputError
         If the file is no such evaluation or holds no record of mean, P50 or P90.
     """
-    try:
-        content = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
-        raise InputError(f"{path}: not {_SCHEMA}; give the output of tailcast evaluate")
-    rows = [r for r in content.get("records", []) if isinstance(r, dict) and "error" not in r]
-    try:
-        records = [_record(row) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: a record lacks {error}; evaluate again") from error
+    sha256, records = evaluation_records(path)
     body = body_summary(records)
     if body is None:
         raise InputError(f"{path}: no record of mean, p50 or p90")
     pooled = [r for r in records if r.score.statistic in {"mean", "p50", "p90"}]
     return StoredEvaluation(
-        posterior=str(content.get("posterior", {}).get("sha256") or ""),
+        posterior=sha256,
         n_experiment=body.n_experiment,
         n=body.n,
         coverage=body.coverage,

@@ -142,6 +142,10 @@ def fit(
     report("sampling the posterior")
     sampled = sample(model, evidence, final, seed, report=report)
     found = diagnostics(sampled.tree)
+    if not found.passed:
+        report(f"r-hat {found.rhat:.3f}: sampling again in the metric of these draws")
+        sampled = sample(model, evidence, final, seed + 7, near=sampled, report=report)
+        found = diagnostics(sampled.tree)
     tree = thinned(sampled.tree, final.stored)
     tree = assembled(model, runs, evidence, tree, prior, seed, threads)
     return Fit(tree=tree, evidence=evidence, diagnostics=found, sampled=sampled)

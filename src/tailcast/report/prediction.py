@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcast.conformal import Conformal
 from tailcast.prediction import Prediction
 from tailcast.slo import MAX_SATURATED, Objective, miss_probabilities, verdict
 from tailcast.units import format_duration
@@ -39,7 +40,10 @@ def interval(draws: Array, ci_prob: float) -> tuple[float, float, float]:
 
 
 def prediction_rows(
-    prediction: Prediction, objectives: Sequence[Objective], ci_prob: float
+    prediction: Prediction,
+    objectives: Sequence[Objective],
+    ci_prob: float,
+    conformal: Conformal | None = None,
 ) -> tuple[list[str], list[list[str]]]:
     """Table of metric by statistic with median, interval and P(miss).
 
@@ -51,6 +55,8 @@ def prediction_rows(
         May be empty.
     ci_prob : float
         Mass of the interval.
+    conformal : Conformal, optional
+        For conformal intervals beside the posterior's own.
 
     Returns
     -------
@@ -62,6 +68,8 @@ def prediction_rows(
         for o, row in zip(objectives, _missed(prediction, objectives), strict=True)
     }
     header = ["metric", "stat", "median", f"{100 * ci_prob:g} % interval"]
+    if conformal:
+        header.append(f"conformal {100 * ci_prob:g} %")
     if objectives:
         header += ["objective", "P(miss)"]
     rows = []
@@ -74,6 +82,8 @@ def prediction_rows(
                 format_duration(middle),
                 f"{format_duration(low)} .. {format_duration(high)}",
             ]
+            if conformal:
+                row.append(_conformal_text(conformal, prediction, metric, stat, ci_prob))
             if objectives:
                 known = by_key.get((metric, stat))
                 row += [
@@ -82,6 +92,15 @@ def prediction_rows(
                 ]
             rows.append(row)
     return header, rows
+
+
+def _conformal_text(
+    conformal: Conformal, prediction: Prediction, metric: str, stat: str, prob: float
+) -> str:
+    low, high = conformal.interval(prediction, metric, stat, prob)
+    if not np.isfinite(low) or not np.isfinite(high) or prediction.p_saturated > MAX_SATURATED:
+        return "unknown"
+    return f"{format_duration(low)} .. {format_duration(high)}"
 
 
 def _shown(prediction: Prediction, metric: str, stat: str) -> Array:
@@ -152,6 +171,7 @@ def prediction_json(
     ci_prob: float,
     risk: float,
     inputs: dict[str, Any],
+    conformal: Conformal | None = None,
 ) -> dict[str, Any]:
     """The contract ``tailcast/predict/1``; seconds.
 
@@ -167,6 +187,8 @@ def prediction_json(
         Accepted P(miss).
     inputs : dict
         What was asked.
+    conformal : Conformal, optional
+        For conformal intervals beside the posterior's own.
 
     Returns
     -------
@@ -186,6 +208,9 @@ def prediction_json(
                 "low": low,
                 "high": high,
             }
+            if conformal:
+                ends = conformal.interval(prediction, metric, stat, ci_prob)
+                entry["conformal"] = [end if np.isfinite(end) else None for end in ends]
             if (metric, stat) in targets:
                 entry["target"] = targets[metric, stat].target
                 entry["p_miss"] = missed[metric, stat]

@@ -107,7 +107,7 @@ def split_conformal(records: Sequence[EvaluationRecord], seed: int = 0) -> Rival
             if half[r.experiment] != half[record.experiment]
             and r.score.metric == record.score.metric
         ]
-        errors = np.sort([e for e in (_weighted_error(r.score) for r in others) if e < math.inf])
+        errors = weighted_errors(others)
         enough = len({r.experiment for r in others}) >= LEAST_OTHERS
         if not enough or not len(errors) or not math.isfinite(record.score.log_width90):
             continue
@@ -118,6 +118,23 @@ def split_conformal(records: Sequence[EvaluationRecord], seed: int = 0) -> Rival
         records=tuple(made),
         n_left_out=len(records) - len(made),
     )
+
+
+def weighted_errors(records: Sequence[EvaluationRecord]) -> Array:
+    """Absolute log errors of records over the posterior's own 90 % log widths.
+
+    Parameters
+    ----------
+    records : sequence of EvaluationRecord
+        Of one metric.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Sorted; records without a finite width are left out.
+    """
+    errors = [_weighted_error(record.score) for record in records]
+    return np.sort([error for error in errors if error < math.inf])
 
 
 def _weighted_error(own: Score) -> float:
