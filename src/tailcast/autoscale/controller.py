@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from tailcast.autoscale.forecast import RateTrend, TrendSettings
-from tailcast.queueing.capacity import CapacityDraws, Discrepancy, capacity_draws, replicas_for_risk
+from tailcast.queueing.capacity import CapacityDraws, capacity_draws, replicas_for_risk
 from tailcast.queueing.parameter_prior import NumbersPrior
 from tailcast.queueing.server import Floats, RequestShape, ServerLimits
 from tailcast.queueing.sizing import Targets, replicas_for_rate
@@ -158,7 +158,8 @@ class TunerController:
 
     More are wanted at once where the risk is exceeded now or at any time until a pod ordered now
     would be ready; fewer only where half the risk holds with fewer for the whole stabilisation
-    window.
+    window. Until the first window, and no longer than a pod takes to start, an even chance is
+    accepted.
 
     Parameters
     ----------
@@ -179,9 +180,7 @@ class TunerController:
         self._shape = settings.shape
         self._enough: deque[tuple[float, int]] = deque()
         self._capacity: CapacityDraws | None = None
-        # the same normals at every decision, so that decisions differ only by what was learned
-        generator = stream(settings.seed, "autoscale")
-        self._normal = generator.standard_normal((settings.n_draw, 5))
+        self._began: float | None = None
         self._forecast = stream(settings.seed, "autoscale forecast").permutation(settings.n_draw)
 
     def decide(self, reading: Reading) -> Decision:
@@ -208,8 +207,9 @@ class TunerController:
         capacity = self._capacity_draws()
         ahead = [self._rates(seconds) for seconds in (0.0, 0.5 * settings.lead, settings.lead)]
         rates = np.max(ahead, axis=0)
-        up = replicas_for_risk(capacity, rates, settings.risk)
-        down = replicas_for_risk(capacity, rates, 0.5 * settings.risk)
+        risk = self._risk(reading.time)
+        up = replicas_for_risk(capacity, rates, risk)
+        down = replicas_for_risk(capacity, rates, 0.5 * risk)
         most = reading.n_replica if up.n_replica is None else up.n_replica
         # where no number helps, more replicas are a waste: keep what there is
         enough = most if down.n_replica is None else down.n_replica
@@ -232,6 +232,17 @@ class TunerController:
             drift=drift,
         )
 
+    def _risk(self, time: float) -> float:
+        """Accepted risk; an even chance while nothing was measured yet.
+
+        The first window comes sooner than a pod that is ordered now would be ready, and the
+        datasheet knows TTFT to a fifth only: replicas for the risk under it would be idle.
+        """
+        if self._began is None:
+            self._began = time
+        unmeasured = self.tuner.n_window == 0 and time - self._began < self.settings.lead
+        return max(self.settings.risk, 0.5) if unmeasured else self.settings.risk
+
     def _young(self, time: float) -> bool:
         # the window of stabilisation is not full yet
         return time - self._enough[0][0] < 0.8 * self.settings.stabilisation
@@ -248,20 +259,14 @@ class TunerController:
 
     def _capacity_draws(self) -> CapacityDraws:
         if self._capacity is None:
-            belief, normal = self.tuner.belief, self._normal
-            factor = np.linalg.cholesky(belief.log_cov)
-            tuner = self.tuner.settings
-            between = np.exp(normal[:, 3:] * self.tuner.noise_log_sd)
+            # the numbers and what the chain misses in TTFT are drawn together: where TTFT was
+            # measured their sum is known far better than either. The same normals at every
+            # decision, so that decisions differ only by what was learned
+            drawn, between = self.tuner.draws_as_measured(
+                self.settings.n_draw, stream(self.settings.seed, "autoscale"), noise=True
+            )
             self._capacity = capacity_draws(
-                belief.log_mean + normal[:, :3] @ factor.T,
-                self._shape,
-                self.tuner.limits,
-                self.settings.targets,
-                Discrepancy(
-                    overhead=tuner.overhead,
-                    ttft_factor=between[:, 0] * math.exp(self.tuner.ttft_log_bias[0]),
-                    itl_factor=between[:, 1],
-                ),
+                drawn, self._shape, self.tuner.limits, self.settings.targets, between
             )
         return self._capacity
 
