@@ -201,12 +201,16 @@ def bar_shapes(first: int = 0, count: int = 16) -> Iterator[str]:
     """
     windows = sweep()
     labels = list(dict.fromkeys(window.label for window in windows))[first : first + count]
-    drawn, observed, compiled = [], [], None
+    drawn: list[Floats] = []
+    observed: list[Floats] = []
+    compiled: CompiledQueueModel | None = None
     for place, label in enumerate(labels):
         train = [window for window in windows if window.label != label]
         rest = [window for window in windows if window.label == label]
         data = queue_data(train, neutral_prior(), LIMITS)
-        compiled = compiled or CompiledQueueModel(data)
+        # realised lengths of a shape differ, so that leaving one out can change the groups
+        if compiled is None or not compiled.fits(data):
+            compiled = CompiledQueueModel(data)
         tree = fit_queue(
             train, neutral_prior(), LIMITS, seed=first + place, sampler=SAMPLER, compiled=compiled
         )

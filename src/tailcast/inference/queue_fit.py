@@ -64,6 +64,21 @@ class CompiledQueueModel:
         self.density.set_extra_values({})
         self._layout = _layout(data)
 
+    def fits(self, data: QueueData) -> bool:
+        """Whether windows can be exchanged for those it was compiled for.
+
+        Parameters
+        ----------
+        data : QueueData
+            Other windows.
+
+        Returns
+        -------
+        bool
+            True where `take` takes them.
+        """
+        return _layout(data) == self._layout
+
     def take(self, data: QueueData) -> None:
         """Exchange the windows, the prior and everything else that is read.
 
@@ -77,7 +92,7 @@ class CompiledQueueModel:
         UsageError
             If they are laid out differently.
         """
-        if _layout(data) != self._layout:
+        if not self.fits(data):
             raise UsageError(
                 f"compiled queue model: windows are laid out as {self._layout}, got {_layout(data)}"
             )
