@@ -109,6 +109,18 @@ def test_short_runs_drop_what_is_hopeless_at_a_part_of_the_price() -> None:
     assert race.n_seen[0] == 0
 
 
+def test_nobody_is_cut_for_coming_last_in_the_space() -> None:
+    """The best is the last of 40: with room for ten, the short look must have put it first."""
+    mean = np.linspace(-0.3, -0.9, 40)
+    rules = Rules(risk=0.05, zone=0.02, n_block=200, budget=0.02, short_run=0.25)
+    race = Race(rules=rules, evaluator=Synthetic(mean))
+    left = race.race_level(1.0, is_last=True)
+    assert race.status.count(HALVED) > 0
+    assert left[0] == 39
+    blind = Race(rules=rules, evaluator=Synthetic(mean))
+    assert 39 not in blind._cut(list(range(40)), 10)
+
+
 def test_nothing_holds_the_risk_and_nobody_is_chosen() -> None:
     decision = decide(Synthetic([0.1, 0.2]), RULES, n_confirm=100, finalists=5)
     assert decision.winner is None

@@ -36,6 +36,8 @@ _SHORT_BLOCKS = 4
 _BOUND_BLOCKS = 64
 _SETTLED = 32
 _COMPARED_FROM = 8
+_BLIND_PARTS = 3
+"""The first batch may take a third of what is left: before it, a cut would be nearly blind."""
 _RIVALS = 3
 _SAFER = 2 / 3
 """Share of another's P(miss) from which a candidate counts as safer."""
@@ -153,6 +155,7 @@ class Race:
     margin: Array = field(init=False)
     rungs: list[Rung] = field(default_factory=list, init=False)
     runs: float = field(default=0.0, init=False)
+    hint: dict[int, tuple[float, float]] = field(default_factory=dict, init=False)
     _n_rival: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
@@ -224,7 +227,8 @@ class Race:
             if not members or self._is_settled(members):
                 break
             step = n_block - (rungs[place - 1] if place else 0)
-            share = max(level_end - self.runs, 0.0) / (len(rungs) - place)
+            parts = len(rungs) - place if place else _BLIND_PARTS
+            share = max(level_end - self.runs, 0.0) / parts
             members = self._cut(members, max(self.rules.keep, int(share / step)))
             before = list(members)
             self.see(members, n_block)
@@ -240,7 +244,10 @@ class Race:
         return len(members) == 1 and self.n_seen[members[0]] >= min(_SETTLED, self.rules.n_block)
 
     def _short_look(self, cost: float, members: list[int], level_end: float) -> list[int]:
-        """Short runs show less queueing than long ones, so what misses there misses here."""
+        """Short runs show less queueing than long ones, so what misses there misses here.
+
+        They also say who comes first where the budget does not reach for all.
+        """
         share = self.rules.short_run
         most = int((level_end - self.runs) / 4 / (_SHORT_BLOCKS * share))
         before = members = self._cut(members, max(self.rules.keep, most))
@@ -248,7 +255,10 @@ class Race:
             Job(candidate=k, purpose=RACE, first=0, last=_SHORT_BLOCKS, share=share)
             for k in members
         ]
-        hits = np.array([found.missed.sum() for found in self.evaluator.evaluate(jobs)])
+        looks = self.evaluator.evaluate(jobs)
+        for k, found in zip(members, looks, strict=True):
+            self.hint[k] = (float(found.missed.mean()), float(np.mean(found.margin)))
+        hits = np.array([found.missed.sum() for found in looks])
         evidence = log_evidence_above(hits, np.full(len(hits), _SHORT_BLOCKS), self.rules.risk)
         for k, e in zip(members, evidence, strict=True):
             if e > -math.log(self.rules.alpha):
@@ -320,7 +330,7 @@ class Race:
         """Most promising first: fewest misses beyond the risk, then rank over shared blocks."""
         n = int(self.n_seen[list(members)].min()) if members else 0
         if not n:
-            return list(members)
+            return sorted(members, key=lambda k: self.hint.get(k, (0.0, 0.0)))
         best = np.fmin.reduce(self.rank[list(members), :n], axis=0)
         keys = {}
         for k in members:
