@@ -77,9 +77,11 @@ def test_a_malformed_space_is_refused(tmp_path: Path, space: str, message: str) 
         ("drawz = 3", "unknown key 'drawz'; did you mean 'draws'"),
         ("zone = 2", "zone must lie in"),
         ("finalists = 0", "finalists must be at least 1"),
+        ("runs = 1000000000", "runs must be at most 20000"),
         ("budget = 0", "budget must lie in"),
         ('goal = "chepest"', "no goal 'chepest'; did you mean 'cheapest'"),
         ('rank = "tttft.p99"', "no metric 'tttft'"),
+        ('rank = "ttft.p99[chat]"', r"study.toml: ttft.p99\[chat\].*no request class 'chat'"),
     ],
 )
 def test_malformed_settings_are_refused(tmp_path: Path, search: str, message: str) -> None:

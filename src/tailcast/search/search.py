@@ -155,15 +155,10 @@ class Search:
 
     def __post_init__(self) -> None:
         settings, study = self.study.settings, self.study
-        question = Question(
-            objectives=study.terms.objectives,
-            groups=study.workload.group_names,
-            headline=settings.rank,
-        )
         context = Context(
             posteriors=dict(self.posteriors),
             workload=study.workload,
-            question=question,
+            question=study.question(),
             seed=self.seed,
             n_block=settings.draws,
             n_fresh=settings.confirm * 2 ** (LOOKS - 1),

@@ -7,11 +7,15 @@ from typing import Any
 
 from tailcast.catalog.accelerators import accelerator
 from tailcast.errors import CapacityError, CatalogError, InputError, UsageError, near_name
+from tailcast.risk.trial import Question
 from tailcast.slo import Objective, parse_objective
 from tailcast.study import SloTerms, posterior_name, read_study, slo_terms
 from tailcast.workload.fields import Fields
 from tailcast.workload.mapping import workload_from_mapping
 from tailcast.workload.spec import Workload
+
+_MOST = 20_000
+"""Blocks, finalists or runs; numbers beyond it are slips."""
 
 GOALS = ("cheapest", "pareto")
 
@@ -73,6 +77,8 @@ class SearchSettings:
         for name, least in (("draws", 8), ("confirm", 8), ("finalists", 1), ("runs", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+            if getattr(self, name) > _MOST:
+                raise InputError(f"{name} must be at most {_MOST}, got {getattr(self, name)!r}")
         for name in ("budget", "short_run"):
             if not 0 < getattr(self, name) <= 1:
                 raise InputError(f"{name} must lie in (0, 1], got {getattr(self, name)!r}")
@@ -115,6 +121,25 @@ class SearchStudy:
     settings: SearchSettings
     measure: Mapping[str, Any]
 
+    def question(self) -> Question:
+        """What is asked of every block.
+
+        Returns
+        -------
+        Question
+            Objectives, classes and the ranking statistic.
+
+        Raises
+        ------
+        UsageError
+            If there is no such request class.
+        """
+        return Question(
+            objectives=self.terms.objectives,
+            groups=self.workload.group_names,
+            headline=self.settings.rank,
+        )
+
 
 def load_search_study(path: Path) -> SearchStudy:
     """Read a study file that has a ``[search]`` table.
@@ -142,7 +167,7 @@ def load_search_study(path: Path) -> SearchStudy:
         terms = slo_terms(tables["slo"], f"{path} [slo]")
         if not terms.objectives:
             raise InputError(f'{path} [slo]: no objective; add for example "ttft.p99" = "300ms"')
-        return SearchStudy(
+        study = SearchStudy(
             path=path,
             base=tables.get("deployment", {}),
             workload=workload_from_mapping(
@@ -153,6 +178,8 @@ def load_search_study(path: Path) -> SearchStudy:
             settings=search_settings(tables["search"], f"{path} [search]", terms.horizon),
             measure=tables.get("measure", {}),
         )
+        study.question()
+        return study
     except (CatalogError, CapacityError, UsageError) as error:
         raise InputError(f"{path}: {error}") from error
 

@@ -169,7 +169,8 @@ def _candidate(values: dict[str, Any], study: SearchStudy) -> Candidate:
         raise InputError(f"{where}: posterior must be text, got {posterior!r}")
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"{where}: replicas must be whole numbers from 1 on, got {replicas!r}")
-    fleet = Fleet(deployment=deployment_from_mapping(table, where), replicas=replicas)
+    both = f"{study.path} [deployment] with [search.space]"
+    fleet = Fleet(deployment=deployment_from_mapping(table, both), replicas=replicas)
     n = fleet.n_accelerators
     if settings.max_gpus is not None and n > settings.max_gpus:
         raise UsageError(f"needs {n} accelerators, more than max_gpus = {settings.max_gpus}")
