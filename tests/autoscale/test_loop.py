@@ -10,6 +10,7 @@ from tailcast.autoscale.experiment import (
     AutoscaleQuestion,
     Plant,
     first_belief,
+    load_requests,
     make_controller,
     make_plant,
     run_draw,
@@ -170,6 +171,26 @@ def test_a_controller_is_found_by_name() -> None:
     for name in ("fixed", "fixed:0", "tunr"):
         with pytest.raises(UsageError, match="controller"):
             make_controller(replace(asked, controller=name), belief)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"length_spread": 7.0},
+        {"length_spread": float("nan")},
+        {"stabilisation": -1.0},
+        {"risk": float("nan")},
+        {"risk": 0.0},
+    ],
+)
+def test_a_question_outside_its_bounds_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="autoscale: "):
+        question(**fields)
+
+
+def test_a_load_that_cannot_be_held_is_refused_before_it_is_made() -> None:
+    with pytest.raises(UsageError, match=r"1\.8e\+09 requests"):
+        load_requests(question("1000000rps/30min"), 0)
 
 
 def test_where_no_number_helps_the_tuner_keeps_what_there_is() -> None:

@@ -136,6 +136,7 @@ def test_an_unknown_version_is_refused_with_a_hint() -> None:
     [
         {"max_batch": 0},
         {"max_batch": -1},
+        {"max_batch": 10**9},
         {"max_batch": 1.5},
         {"max_queue": -1},
         {"max_batched_tokens": -1},

@@ -1,5 +1,6 @@
 """The control loop on a load, against as many plants as there are draws of the truth."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from tailcast.streams import stream
 
 # of the first belief where no deployment is named: sd of the logs of alpha, beta, gamma
 _PRIOR_LOG_SD = (0.2, 0.3, 0.4)
+MOST_REQUESTS = 5e6
 
 ControllerName = Literal["tuner", "wva", "fixed"]
 
@@ -71,7 +73,7 @@ class AutoscaleQuestion:
     shape : RequestShape
         Mean tokens.
     length_spread : float
-        Half width of the uniform lengths over their mean.
+        Half width of the uniform lengths over their mean, within 0 and 1.
     targets : Targets
         On means.
     risk : float
@@ -101,6 +103,18 @@ class AutoscaleQuestion:
     limits: ServerLimits
     controller: str = "tuner"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.length_spread <= 1:
+            raise UsageError(
+                f"autoscale: length_spread must lie between 0 and 1, got {self.length_spread!r}"
+            )
+        if not 0 <= self.stabilisation < math.inf:
+            raise UsageError(
+                f"autoscale: stabilisation must not be negative, got {self.stabilisation!r}"
+            )
+        if not 0 < self.risk < 1:
+            raise UsageError(f"autoscale: risk must lie between 0 and 1, got {self.risk!r}")
 
 
 def make_plant(
@@ -238,6 +252,8 @@ def _text(path: Path) -> str:
 def load_requests(question: AutoscaleQuestion, draw: int) -> RequestTable:
     """Requests of a load: Poisson arrivals, uniform lengths, unique prompts.
 
+    They are all held at once, so that a load with more than `MOST_REQUESTS` is refused.
+
     Parameters
     ----------
     question : AutoscaleQuestion
@@ -249,7 +265,18 @@ def load_requests(question: AutoscaleQuestion, draw: int) -> RequestTable:
     -------
     RequestTable
         Open loop.
+
+    Raises
+    ------
+    UsageError
+        If the load is too large to hold.
     """
+    expected = float(np.trapezoid(question.load.rates, question.load.times))
+    if expected > MOST_REQUESTS:
+        raise UsageError(
+            f"load: brings {expected:.3g} requests, more than {MOST_REQUESTS:.0e}; shorten it or "
+            "lower its rate"
+        )
     arrival = question.load.arrivals(stream(question.seed, "arrivals", draw))
     lengths = [
         uniform_lengths(

@@ -14,6 +14,7 @@ Real = float | Floats
 Version = Literal["V0", "V1", "V2"]
 VERSIONS: tuple[Version, ...] = get_args(Version)
 
+MOST_BATCH = 65536
 DEFAULT_MAX_BATCHED_TOKENS = 8192  # vLLM on H100, and the value of every published fit
 MS = 1e-3
 
@@ -130,7 +131,7 @@ class ServerLimits:
     Parameters
     ----------
     max_batch : int
-        Requests served at once (vLLM's ``max_num_seqs``), at least one.
+        Requests served at once (vLLM's ``max_num_seqs``), from one to `MOST_BATCH`.
     max_queue : int
         Places in the waiting room; arrivals beyond are lost.
     max_batched_tokens : int
@@ -143,6 +144,11 @@ class ServerLimits:
 
     def __post_init__(self) -> None:
         _check_whole("server limits", "max_batch", self.max_batch, 1)
+        if self.max_batch > MOST_BATCH:
+            raise UsageError(
+                f"server limits: max_batch must be at most {MOST_BATCH}, a state of the chain "
+                f"each, got {self.max_batch!r}"
+            )
         _check_whole("server limits", "max_queue", self.max_queue, 0)
         _check_whole("server limits", "max_batched_tokens", self.max_batched_tokens, 0)
         for field in ("max_batch", "max_queue"):
