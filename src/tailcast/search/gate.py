@@ -23,7 +23,7 @@ LOOKS = 6
 LEVEL = 0.05
 """Chance that any finalist passes that misses more than the risk; shared by all looks at all."""
 
-_FUTILE = 0.05
+_FUTILE = 0.01
 """Chance of passing the last look from which a finalist is given up."""
 
 
