@@ -54,6 +54,11 @@ def updated(parent: Posterior, run: RunInput, seed: int = 0) -> Posterior:
     fitted = update(
         model, parent.tree(), parent.population, parent.evidence(), [run], seed=seed, report=_say
     )
+    found = fitted.diagnostics
+    print(
+        f"{run.name}: r-hat {found.rhat:.3f}, bulk ESS {found.ess_bulk:.0f}, "
+        f"{found.divergences} divergences"
+    )
     return as_posterior(model, fitted)
 
 

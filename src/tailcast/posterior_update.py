@@ -251,6 +251,7 @@ def update_posterior(
         seed=seed,
         sampler=sampler,
         forget=forget,
+        patient=not allow_unconverged,
         report=report,
     )
     found = fitted.diagnostics

@@ -32,14 +32,15 @@ from tailcast.inference.geometry import Geometry, laplace, learned, refolded, un
 from tailcast.inference.nuts import Sampler, nuts
 from tailcast.inference.pointwise import flat_draws
 from tailcast.inference.population import Population, free_names, prior_population
-from tailcast.inference.sampling import Sampled, diagnostics, sample
+from tailcast.inference.sampling import Diagnostics, Sampled, diagnostics, sample, with_parts
 from tailcast.inference.trace_input import same_source
 from tailcast.latency_model import LatencyModel
 
 Array = NDArray[np.float64]
 
-UPDATE = Sampler(draws=500, tune=200, chains=4)
-"""Size of an update: its metric comes from the parent, so little tuning is needed."""
+UPDATE = Sampler(draws=500, tune=200, chains=4, target_accept=0.9)
+"""Size of an update: its metric comes from the parent, so little tuning is needed; the step that
+little tuning finds is uncertain, so it aims low."""
 
 _PILOT = 150
 
@@ -57,6 +58,7 @@ def update(
     forget: float = 0.0,
     design_size: int = DESIGN_SIZE,
     threads: int = 2,
+    patient: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> Fit:
     """Add runs and step timings to what a posterior was fitted to, and fit it all again.
@@ -90,6 +92,8 @@ def update(
         Engine runs per new run and wave.
     threads : int
         Engine threads.
+    patient : bool
+        Whether draws that fail their diagnostics are drawn once more, twice as many.
     report : callable
         Receives lines of progress.
 
@@ -129,17 +133,13 @@ def update(
     report("first look at the updated posterior")
     near = _near(model, grown, parent["posterior"].to_dataset(), seed, sampler.cores, report)
     if runs:
-        look = sample(
-            model, grown, replace(sampler, draws=_PILOT, tune=_PILOT, chains=2), seed + 1, near=near
-        )
         fine = [
-            _refined(model, run, look.tree, grown, len(kept.runs) + k, seed, design_size, threads)
+            _refined(model, run, near.tree, grown, len(kept.runs) + k, seed, design_size, threads)
             for k, run in enumerate(runs)
         ]
         grown = Evidence(runs=(*kept.runs, *fine), steps=grown.steps)
     report("sampling the updated posterior")
-    sampled = sample(model, grown, sampler, seed, near=near, report=report)
-    found = diagnostics(sampled.tree)
+    sampled, found = _settled(model, grown, sampler, seed, near, patient, report)
     prior = prior_population(model, DESIGN_SIZE, seed)
     tree = assembled(model, (), grown, thinned(sampled.tree, sampler.stored), prior, seed, threads)
     if runs:
@@ -147,6 +147,28 @@ def update(
         checked = emulator_check(model, runs, fresh, tree, seed, threads).to_dataset()
         tree["emulator_check"] = xr.DataTree(dataset=_joined_check(parent, checked))
     return Fit(tree=tree, evidence=grown, diagnostics=found, sampled=sampled)
+
+
+def _settled(
+    model: LatencyModel,
+    evidence: Evidence,
+    sampler: Sampler,
+    seed: int,
+    near: Sampled,
+    patient: bool,
+    report: Callable[[str], None],
+) -> tuple[Sampled, Diagnostics]:
+    """Draws and their diagnostics; the second attempt has the metric of the first one's draws."""
+    sampled = sample(model, evidence, sampler, seed, near=near, report=report)
+    found = diagnostics(sampled.tree)
+    if patient and not found.passed:
+        report(
+            f"r-hat {found.rhat:.3f}, bulk ESS {found.ess_bulk:.0f}: sampling again, twice as long"
+        )
+        longer = replace(sampler, draws=2 * sampler.draws)
+        sampled = sample(model, evidence, longer, seed, near=sampled, report=report)
+        found = diagnostics(sampled.tree)
+    return sampled, found
 
 
 def _joined_check(parent: xr.DataTree, checked: xr.Dataset) -> xr.Dataset:
@@ -192,19 +214,26 @@ def _near(
     cores: int,
     report: Callable[[str], None],
 ) -> Sampled:
-    """Metric of the grown posterior from its mode, the parent's draws and a short run."""
+    """Metric of the grown posterior from its mode, its parent and a short run; draws of that."""
     plain = density(model, evidence, unfolded=np.full(len(free_names(model)), UNFOLDED))
     rough = laplace(plain)
-    start = _with_parent(rough, flat_draws(model, evidence, plain, parent), plain.size)
+    before = flat_draws(model, evidence, plain, parent)
+    start = _with_parent(rough, before, plain.size)
     short = Sampler(draws=_PILOT, tune=_PILOT, chains=4, cores=cores, target_accept=0.8)
     pilot, _ = nuts(plain, start, short, seed + 2, report, "first metric")
-    flat = pilot[:, _PILOT // 3 :].reshape(-1, plain.size)
+    settled = pilot[:, _PILOT // 3 :]
+    flat = settled.reshape(-1, plain.size)
     if not np.isfinite(flat).all():
         raise InferenceError("the updated posterior has no finite draws")
-    unfolded = unfolding(flat, plain.blocks[0].size)
+    unfolded = unfolding(before, plain.blocks[0].size)  # many draws; the pilot's are few
     moved = refolded(flat, unfolded)
-    around = Geometry(centre=rough.centre, covariance=np.diag(moved.var(axis=0)))
-    return Sampled(tree=xr.DataTree(), geometry=learned(around, moved), unfolded=unfolded)
+    around = laplace(density(model, evidence, unfolded=unfolded))
+    tree = xr.DataTree.from_dict({"posterior": plain.named(settled)})
+    return Sampled(
+        tree=with_parts(tree, model, evidence, seed),
+        geometry=learned(around, moved),
+        unfolded=unfolded,
+    )
 
 
 def _with_parent(rough: Geometry, draws: Array, size: int) -> Geometry:

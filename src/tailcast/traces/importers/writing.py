@@ -1,9 +1,6 @@
 """What was imported, written as this project's files."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +18,7 @@ from tailcast.traces.step_log import StepLog, write_step_log
 from tailcast.traces.token_times import write_token_times
 from tailcast.traces.trace_files import FILE_NAMES
 from tailcast.traces.tracev2 import Trace, write_trace
+from tailcast.whole_file import whole_file, whole_folder
 
 TARGETS = ("tracev2", "experiment", "steps")
 _USUAL = {"trace": "tracev2", "summary": "experiment", "steps": "steps"}
@@ -66,8 +64,8 @@ def write_imported(
         if to == "tracev2" and isinstance(content, Trace):
             return _write_trace(found, content, destination, told), ()
         if to == "steps" and isinstance(content, StepLog):
-            log: StepLog = content
-            _whole_file(destination, lambda path: write_step_log(log, path))
+            with _new_file(destination) as scratch:
+                write_step_log(content, scratch)
             return (destination,), ()
         if to == "experiment" and not isinstance(content, StepLog):
             return _write_experiments(found, content, destination, told)
@@ -89,12 +87,10 @@ def _write_trace(found: Imported, trace: Trace, destination: Path, told: Told) -
     other = {**trace.header.other, "imported": {**origin, "counts": dict(found.counts)}}
     told_trace = replace(trace, header=replace(trace.header, server=server, other=other))
 
-    def write(folder: Path) -> None:
-        write_trace(told_trace, folder / FILE_NAMES["header"], folder / FILE_NAMES["requests"])
+    with _new_folder(destination, FILE_NAMES["header"]) as scratch:
+        write_trace(told_trace, scratch / FILE_NAMES["header"], scratch / FILE_NAMES["requests"])
         if found.token_times is not None:
-            write_token_times(found.token_times, told_trace, folder / FILE_NAMES["token_times"])
-
-    _whole_folder(destination, write)
+            write_token_times(found.token_times, told_trace, scratch / FILE_NAMES["token_times"])
     return (destination,)
 
 
@@ -109,18 +105,16 @@ def _write_experiments(
         runs = content
     mappings = [mapping for run in runs for mapping in experiment_mappings(run, told)]
     if len(mappings) == 1:
-        _whole_file(destination, lambda path: write_experiment(mappings[0], path))
+        with _new_file(destination) as scratch:
+            write_experiment(mappings[0], scratch)
         paths: tuple[Path, ...] = (destination,)
     else:
         names = [f"{i:03d}-{_plain(mapping['id'])}.yaml" for i, mapping in enumerate(mappings)]
         for index, mapping in enumerate(mappings):
             mapping["id"] = names[index].removesuffix(".yaml")
-
-        def write(folder: Path) -> None:
+        with _new_folder(destination, names[-1]) as scratch:
             for name, mapping in zip(names, mappings, strict=True):
-                write_experiment(mapping, folder / name)
-
-        _whole_folder(destination, write)
+                write_experiment(mapping, scratch / name)
         paths = tuple(destination / name for name in names)
     try:
         for path in paths:
@@ -135,30 +129,13 @@ def _plain(name: str) -> str:
     return kept.strip("-.") or "run"
 
 
-def _whole_file(path: Path, write: Callable[[Path], None]) -> None:
+def _new_file(path: Path) -> AbstractContextManager[Path]:
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(Path(temporary))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    return whole_file(path)
 
 
-def _whole_folder(path: Path, write: Callable[[Path], None]) -> None:
+def _new_folder(path: Path, last: str) -> AbstractContextManager[Path]:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path}: is there already; name a new folder")
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        write(temporary)
-        os.chmod(temporary, 0o755)
-        if path.exists():
-            path.rmdir()
-        os.replace(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    return whole_folder(path, last)
