@@ -2,10 +2,12 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tailcast.observe.events import EventReader
+from tailcast.observe.response import ProtocolError, ResponseParser
 
 _PAYLOADS = st.lists(st.binary(min_size=1, max_size=20).map(lambda b: b.hex().encode()), max_size=8)
 
@@ -40,3 +42,22 @@ def test_an_event_without_its_empty_line_comes_at_the_end() -> None:
     reader = EventReader()
     assert reader.feed(b"data: last") == []
     assert reader.close() == [b"last"]
+
+
+@pytest.mark.parametrize("line", [b"", b"data: 1\n"])
+def test_an_event_without_an_end_is_given_up(line: bytes) -> None:
+    reader, piece = EventReader(), (line or b"x") * (2**20 // len(line or b"x"))
+    for _ in range(7):
+        assert reader.feed(piece) == []
+    with pytest.raises(ProtocolError, match="no end"):
+        reader.feed(2 * piece)
+    whole = EventReader()
+    for _ in range(40):  # control: as many bytes in events that end
+        assert len(whole.feed(b"data: " + b"x" * 2**18 + b"\n\n")) == 1
+
+
+def test_a_chunk_size_without_an_end_is_given_up() -> None:
+    parser = ResponseParser()
+    parser.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    with pytest.raises(ProtocolError, match="chunk size"):
+        parser.feed(b"1" * 70_000)

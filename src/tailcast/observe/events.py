@@ -1,5 +1,9 @@
 """Server-sent events: from bytes as they arrive to the payloads of complete events."""
 
+from tailcast.observe.response import ProtocolError
+
+_LONGEST_EVENT = 8 * 2**20
+
 
 class EventReader:
     """Cuts a byte stream into event payloads, whatever the pieces it comes in.
@@ -8,10 +12,11 @@ class EventReader:
     a line feed, as the HTML standard (section 9.2) has it.
     """
 
-    __slots__ = ("_data", "_rest")
+    __slots__ = ("_data", "_held", "_rest")
 
     def __init__(self) -> None:
         self._rest = b""
+        self._held = 0
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> list[bytes]:
@@ -27,6 +32,11 @@ class EventReader:
         list of bytes
             Payloads of the events that are complete now.
 
+        Raises
+        ------
+        ProtocolError
+            If an event does not end within 8 MiB.
+
         Examples
         --------
         >>> reader = EventReader()
@@ -37,7 +47,11 @@ class EventReader:
             return [piece[5:].strip()]
         lines = (self._rest + piece).split(b"\n")
         self._rest = lines.pop()
-        return self._events(lines)
+        events = self._events(lines)
+        self._held = 0 if events or not (self._rest or self._data) else self._held + len(piece)
+        if self._held > _LONGEST_EVENT:
+            raise ProtocolError(f"an event of more than {_LONGEST_EVENT >> 20} MiB has no end")
+        return events
 
     def close(self) -> list[bytes]:
         """Take in the end of the stream.

@@ -115,6 +115,8 @@ class ResponseParser:
         buffer = self._buffer
         end = buffer.find(b"\r\n")
         if end < 0:
+            if len(buffer) > _LONGEST_HEAD:
+                raise ProtocolError(f"impossible chunk size {buffer[:40]!r}")
             return False
         try:
             size = int(buffer[:end].split(b";", 1)[0], 16)
