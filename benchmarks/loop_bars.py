@@ -52,7 +52,14 @@ def updated(parent: Posterior, run: RunInput, seed: int = 0) -> Posterior:
     """Posterior after one more run."""
     model = parent.latency_model
     fitted = update(
-        model, parent.tree(), parent.population, parent.evidence(), [run], seed=seed, report=_say
+        model,
+        parent.tree(),
+        parent.population,
+        parent.evidence(),
+        [run],
+        seed=seed,
+        patient=True,
+        report=_say,
     )
     found = fitted.diagnostics
     print(
