@@ -36,11 +36,11 @@ def compare_rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]
                 _off(each.log_error["ttft"]),
                 format_duration(engine["ttft_p99"]),
                 format_duration(engine["wait"]),
-                format_duration(chain["wait"]),
+                format_duration(chain["wait"] if chain["wait"] >= 1e-9 else 0.0),
                 format_duration(engine["itl"]),
                 format_duration(chain["itl"]),
                 _off(each.log_error["itl"]),
-                *(f"{each.control[name].variance_ratio:.2g}" for name in STATS),
+                *(_worth(each.control[name].variance_ratio) for name in STATS),
             ]
         )
     return header, rows
@@ -76,8 +76,8 @@ def compare_notes(found: Sequence[Compared]) -> list[str]:
     worth = {name: pooled_variance_ratio([each.control[name] for each in found]) for name in STATS}
     lines.append(
         "Off: ln(chain/engine). Worth: engine runs that one run with the chain as its control "
-        f"variate stands for; on the whole ttft {worth['ttft']:.2g}, itl {worth['itl']:.2g}, "
-        f"ttft p99 {worth['ttft_p99']:.2g}."
+        f"variate stands for; on the whole ttft {_worth(worth['ttft'])}, "
+        f"itl {_worth(worth['itl'])}, ttft p99 {_worth(worth['ttft_p99'])}."
     )
     return lines
 
@@ -132,3 +132,8 @@ def compare_json(found: Sequence[Compared], inputs: dict[str, Any]) -> dict[str,
             name: pooled_variance_ratio([each.control[name] for each in found]) for name in STATS
         },
     }
+
+
+def _worth(ratio: float) -> str:
+    """Two figures, whole numbers from ten."""
+    return f"{ratio:.2g}" if ratio < 9.95 else f"{ratio:.0f}"
