@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from tailcast.search.evaluator import Job, Scores
 from tailcast.streams import stream
 
-N_BLOCK = 6400
+N_BLOCK = {"race": 2000, "confirm": 6400}
 
 
 class Synthetic:
@@ -35,17 +35,9 @@ class Synthetic:
         self.mean = np.asarray(mean, dtype=float)
         self._cost = np.full(len(self.mean), 1.0) if cost is None else np.asarray(cost, float)
         self._target, self._short, self._sure = target, short, sure
-        shape = (len(self.mean), N_BLOCK)
-        self._noise = {
-            purpose: shared * stream(seed, purpose, "shared").standard_normal(N_BLOCK)
-            + own * stream(seed, purpose, "own").standard_normal(shape)
-            for purpose in ("race", "confirm")
-        }
+        self._seed, self._spread = seed, (shared, own)
+        self._noise: dict[str, NDArray[np.float64]] = {}
         self._quantile = None if p_miss is None else ndtri(np.asarray(p_miss))
-        self._other = {
-            purpose: stream(seed, purpose, "other").standard_normal(N_BLOCK)
-            for purpose in ("race", "confirm")
-        }
         self.runs = 0.0
 
     @property
@@ -59,20 +51,34 @@ class Synthetic:
             return np.zeros((len(self.mean), n_block), dtype=np.bool_)
         return np.repeat(self._sure[:, None], n_block, axis=1)
 
+    def _draw(self, purpose: str, what: str, shape: int | tuple[int, int]) -> NDArray[np.float64]:
+        return stream(self._seed, purpose, what).standard_normal(shape)
+
+    def _noise_of(self, purpose: str) -> NDArray[np.float64]:
+        """Noise of all candidates; drawn when it is first asked for."""
+        if purpose not in self._noise:
+            shared, own = self._spread
+            n = N_BLOCK[purpose]
+            self._noise[purpose] = shared * self._draw(purpose, "shared", n) + own * self._draw(
+                purpose, "own", (len(self.mean), n)
+            )
+        return self._noise[purpose]
+
     def evaluate(self, jobs: Sequence[Job]) -> list[Scores]:
         """Scores of jobs."""
         found = []
         for job in jobs:
             rank = (
                 self.mean[job.candidate]
-                + self._noise[job.purpose][job.candidate, job.first : job.last]
+                + self._noise_of(job.purpose)[job.candidate, job.first : job.last]
             )
             if job.share < 1:
                 rank = rank - self._short
             self.runs += job.share * (job.last - job.first)
             margin = rank - self._target
             if self._quantile is not None:
-                other = self._other[job.purpose][job.first : job.last]
+                other = self._draw(job.purpose, "other", N_BLOCK[job.purpose])
+                other = other[job.first : job.last]
                 margin = 0.4 * (other + self._quantile[job.candidate])
             found.append(Scores(missed=margin > 0, rank=rank, margin=margin))
         return found
