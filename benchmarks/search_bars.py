@@ -120,9 +120,8 @@ def sweep() -> Iterator[Bar]:
     n, draws = len(found.space.candidates), found.study.settings.draws
     confirmed = sum(c.n_block for c in found.decision.confirmed) if found.decision else 0
     share = (found.race.runs + confirmed) / found.n_exhaustive
-    answer = (
-        found.space.candidates[found.decision.winner.candidate].label if found.is_found else "none"
-    )
+    k = chosen(found)
+    answer = "none" if k is None else found.space.candidates[k].label
     yield Bar(
         name=f"{n} candidates x {draws} draws, time",
         asked="<= 600 s on 2 cores",
@@ -330,7 +329,7 @@ def _known_posterior(n_draw: int = 20_000) -> Posterior:
     model = load_latency_model("physics")
     prior = prior_population(model, n_draw, 0)
     scale = {k: np.full(n_draw, 0.10 if k == "deployment" else 0.0) for k in prior.scale}
-    levels = {name: [] for name in prior.levels}
+    levels: dict[str, tuple[str, ...]] = dict.fromkeys(prior.levels, ())
     known = Population(
         latency_model=model,
         location=np.zeros_like(prior.location),

@@ -57,7 +57,7 @@ def test_nobody_who_misses_too_often_is_chosen_by_a_whole_search() -> None:
     rules = Rules(risk=0.05, zone=0.02, n_block=200)
     for seed in range(40):
         mean = stream(seed, "field").uniform(-1.0, -0.5, 12)
-        cost = np.repeat([1.0, 2.0, 3.0], 4)
+        cost = [1.0] * 4 + [2.0] * 4 + [3.0] * 4
         evaluator = Synthetic(mean, cost, p_miss=[0.0505] * 12, seed=seed)
         decision = decide(evaluator, rules, n_confirm=100, finalists=5)
         chosen += decision.winner is not None

@@ -221,4 +221,4 @@ def provable(n_block: int, risk: float, finalists: int) -> float:
     """
     n_last = n_block * 2 ** (LOOKS - 1)
     level = look_levels(finalist_level(0, finalists), LOOKS)[-1]
-    return max(largest_passing(n_last, risk, level), 0) / n_last
+    return float(max(largest_passing(n_last, risk, level), 0)) / float(n_last)
