@@ -185,7 +185,7 @@ def test_a_controller_is_found_by_name() -> None:
 )
 def test_a_question_outside_its_bounds_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="autoscale: "):
-        question(**fields)
+        question(**fields)  # type: ignore[arg-type]
 
 
 def test_a_load_that_cannot_be_held_is_refused_before_it_is_made() -> None:
