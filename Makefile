@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 MARK := $(VENV)/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: predict test test-long lint posterior notebooks bench clean
+.PHONY: predict test test-long lint posterior posterior-engines notebooks bench clean
 
 predict: $(MARK)
 	$(VENV)/bin/tailcast predict --model meta-llama/Llama-3.1-8B-Instruct --gpu h100-sxm -tp 1 \
@@ -30,6 +30,13 @@ DATA ?= ../shared/data
 posterior: $(MARK)
 	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time \
 	  -o posteriors/physics-h100-vllm015 --seed 0
+
+# The posterior over several engines, accelerators and versions.
+PUBLIC := $(addprefix $(DATA)/public/,llm-pilot-tgis splitwise-perf argonne-llm-inference-bench)
+posterior-engines: $(MARK)
+	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time $(PUBLIC) \
+	  -o posteriors/physics-many-engines --latency-model physics-engines \
+	  --draws 800 --tune 500 --stored 80 --seed 0
 
 # Run every notebook again and write what it shows beside its script.
 notebooks: $(VENV)/.installed-dev

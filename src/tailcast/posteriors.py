@@ -28,6 +28,9 @@ CARD = "card.json"
 MAX_BYTES = 1_000_000
 """A shipped posterior is at most this large."""
 
+_SMALL = 2000
+"""Bytes below which compression costs more than it saves."""
+
 _CARD_KEYS = ("schema", "name", "latency_model", "model_sha256", "scope", "method", "seed")
 _CARD_TABLES = ("scope", "method", "diagnostics", "contraction", "basis_range", "checks_made")
 _SINGLE = {"posterior", "prior", "sample_stats"}
@@ -225,9 +228,13 @@ def _server(path: Path, run: str, known: Iterable[str]) -> Server:
         told = ", ".join(sorted(known)) or "none"
         raise UsageError(f"posterior {path.parent.name}: no run {run!r}; its runs are {told}")
     with _reading(path), h5py.File(path, "r") as stored:
-        for item in stored.get("evidence", {}).values():
-            if item.attrs.get("name") == run:
-                return Server(run=run, deployment=str(item.attrs["deployment"]))
+        for group in stored.get("evidence", {}).values():
+            found: list[Mapping[str, Any]] = [group.attrs]
+            if "entry" in group:
+                found = [json.loads(text) for text in group["entry"].asstr()]
+            for item in found:
+                if item.get("name") == run:
+                    return Server(run=run, deployment=str(item["deployment"]))
     raise InputError(f"{path}: nothing says which deployment run {run!r} had; fit it again")
 
 
@@ -340,7 +347,7 @@ def _netcdf(tree: "xr.DataTree") -> bytes:
         node.path: {
             str(name): {"zlib": True, "complevel": 6, "shuffle": True}
             for name, variable in node.to_dataset(inherit=False).variables.items()
-            if variable.dtype.kind in "fiub" and variable.ndim
+            if variable.dtype.kind in "fiub" and variable.nbytes > _SMALL
         }
         for node in stored.subtree
         if node.path != "/"

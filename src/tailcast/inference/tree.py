@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from tailcast.errors import InputError
 from tailcast.inference.emulator import Emulator
@@ -16,6 +15,7 @@ from tailcast.inference.stored_population import stored_population
 from tailcast.latency_model import LatencyModel
 
 _RUN_ARRAYS = ("matrix", "in_clock", "batch_range")
+_EMULATOR_ARRAYS = ("centre", "spread", "weights", "residual")
 _OUTPUT_ARRAYS = ("log_observed", "finish", "stream", "warm_up")
 _STEP_ARRAYS = ("clock", "overhead", "log_observed")
 
@@ -57,65 +57,59 @@ def evidence_tree(evidence: Evidence) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
-        One child a run or step source.
+        Children ``runs`` and ``steps``, each one dataset: a group an item would cost more than its
+        numbers. ``entry`` describes an item in JSON, ``packed`` holds all its arrays in turn.
     """
-    children: dict[str, xr.DataTree] = {}
-    for k, run in enumerate(evidence.runs):
-        emulator = run.emulator
-        arrays: dict[str, Any] = {name: getattr(run, name) for name in _RUN_ARRAYS}
-        arrays |= {n: getattr(emulator, n) for n in ("centre", "spread", "weights", "residual")}
-        arrays["log_observed"] = np.array([o.log_observed for o in run.outputs])
-        arrays["finish"] = np.array([o.finish for o in run.outputs])
-        arrays["stream"] = np.array([o.stream for o in run.outputs])
-        arrays["warm_up"] = np.array([o.warm_up for o in run.outputs])
-        outputs = [f"{o.stage}/{o.metric}/{o.stat}" for o in run.outputs]
-        attrs = {
-            "outputs": json.dumps(outputs),
-            "saturated": json.dumps(list(run.saturated)),
-            "latent": str(run.latent),
-        }
-        children[f"run_{k:03d}"] = _child(run, arrays, attrs)
-    if evidence.steps:
-        children["steps"] = _packed_steps(evidence.steps)
-    return xr.DataTree(children=children)
+    found = {
+        "runs": [_run_entry(run) for run in evidence.runs],
+        "steps": [_step_entry(source) for source in evidence.steps],
+    }
+    return xr.DataTree(children={name: _packed(items) for name, items in found.items() if items})
 
 
-def _packed_steps(sources: Sequence[StepEvidence]) -> xr.DataTree:
-    """All step sources in one dataset: a group each would cost more than their numbers."""
-    values, entries = [], []
-    for source in sources:
-        arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
-        entry = {**_described(source, arrays), "noise": list(source.noise)}
-        values.append(_packed(arrays))
-        entries.append(json.dumps(entry))
+type _Entry = tuple[dict[str, Any], dict[str, Any]]
+
+
+def _packed(items: Sequence[_Entry]) -> xr.DataTree:
+    entries, values = [], []
+    for entry, arrays in items:
+        layout = {name: list(np.shape(value)) for name, value in arrays.items()}
+        entries.append(json.dumps({**entry, "layout": layout}))
+        values += [np.ravel(value).astype(np.float64) for value in arrays.values()]
     return xr.DataTree(
         dataset=xr.Dataset(
-            {"packed": ("value", np.concatenate(values)), "entry": ("source", entries)}
+            {"packed": ("value", np.concatenate(values)), "entry": ("item", entries)}
         )
     )
 
 
-def _described(item: RunEvidence | StepEvidence, arrays: dict[str, Any]) -> dict[str, Any]:
+def _described(item: RunEvidence | StepEvidence) -> dict[str, Any]:
     return {
         "name": item.name,
         "deployment": item.deployment,
         "weight": item.weight,
         "regimes": list(item.regimes),
         "levels": dict(sorted(item.levels.items())),
-        "layout": {name: list(np.shape(value)) for name, value in arrays.items()},
     }
 
 
-def _packed(arrays: dict[str, Any]) -> NDArray[np.float64]:
-    return np.concatenate([np.ravel(value).astype(np.float64) for value in arrays.values()])
+def _step_entry(source: StepEvidence) -> _Entry:
+    arrays = {name: getattr(source, name) for name in _STEP_ARRAYS}
+    return {**_described(source), "noise": list(source.noise)}, arrays
 
 
-def _child(item: RunEvidence, arrays: dict[str, Any], attrs: dict[str, str]) -> xr.DataTree:
-    known = _described(item, arrays)
-    for name in ("regimes", "levels", "layout"):
-        known[name] = json.dumps(known[name])
-    dataset = xr.Dataset({"packed": ("value", _packed(arrays))}, attrs={**known, **attrs})
-    return xr.DataTree(dataset=dataset)
+def _run_entry(run: RunEvidence) -> _Entry:
+    arrays: dict[str, Any] = {name: getattr(run, name) for name in _RUN_ARRAYS}
+    arrays |= {name: getattr(run.emulator, name) for name in _EMULATOR_ARRAYS}
+    for name in _OUTPUT_ARRAYS:
+        arrays[name] = np.array([getattr(output, name) for output in run.outputs])
+    entry = {
+        **_described(run),
+        "outputs": [f"{o.stage}/{o.metric}/{o.stat}" for o in run.outputs],
+        "saturated": list(run.saturated),
+        "latent": run.latent,
+    }
+    return entry, arrays
 
 
 def evidence_of(tree: xr.DataTree) -> Evidence:
@@ -141,68 +135,49 @@ def evidence_of(tree: xr.DataTree) -> Evidence:
     runs: list[RunEvidence] = []
     steps: list[StepEvidence] = []
     for name, child in tree["evidence"].children.items():
-        data = child.to_dataset()
-        if name == "steps":
-            steps += _steps(data)
-            continue
-        common: dict[str, Any] = {
-            "name": data.attrs["name"],
-            "deployment": data.attrs["deployment"],
-            "weight": float(data.attrs.get("weight", 1.0)),
-            "regimes": tuple(json.loads(data.attrs.get("regimes", "[]"))),
-            "levels": json.loads(data.attrs["levels"]),
-        }
-        if name.startswith("run_"):
-            runs.append(_run(data, common))
-        else:  # a group a step source, as posteriors were written at first
-            for key in _STEP_ARRAYS:
-                common[key] = _values(data, key)
-            steps.append(StepEvidence(**common, noise=json.loads(data.attrs["noise"])))
+        for entry in _entries(child.to_dataset()):
+            if name.startswith("run"):
+                runs.append(_run(entry))
+            else:
+                steps.append(StepEvidence(**entry))
     return Evidence(runs=tuple(runs), steps=tuple(steps))
 
 
-def _steps(data: xr.Dataset) -> Iterator[StepEvidence]:
+def _entries(data: xr.Dataset) -> Iterator[dict[str, Any]]:
+    """Each item of a group: what describes it, and its arrays by name."""
     values = np.asarray(data["packed"].values, dtype=np.float64)
+    entries = [json.loads(str(text)) for text in data["entry"].values] if "entry" in data else []
     start = 0
-    for text in data["entry"].values:
-        entry = json.loads(str(text))
+    for entry in entries or [_attributes(data)]:
         for name, shape in entry.pop("layout").items():
             size = int(np.prod(shape))
             entry[name] = values[start : start + size].reshape(shape)
             start += size
-        yield StepEvidence(**{**entry, "regimes": tuple(entry["regimes"])})
+        entry["regimes"] = tuple(entry["regimes"])
+        yield entry
 
 
-def _values(data: xr.Dataset, name: str) -> NDArray[np.float64]:
-    """One array out of the packed ones; a small file holds few datasets."""
-    start = 0
-    for key, shape in json.loads(data.attrs["layout"]).items():
-        size = int(np.prod(shape))
-        if key == name:
-            own = np.asarray(data["packed"].values, dtype=np.float64)[start : start + size]
-            return own.reshape(shape)
-        start += size
-    raise InputError(f"posterior evidence lacks {name!r}; fit it again")
+def _attributes(data: xr.Dataset) -> dict[str, Any]:
+    """One item in the attributes of its group, as posteriors were stored at first."""
+    entry: dict[str, Any] = {"weight": 1.0, "regimes": "[]"} | data.attrs
+    for name in ("regimes", "levels", "layout", "outputs", "saturated", "noise"):
+        if name in entry:
+            entry[name] = json.loads(entry[name])
+    entry["weight"] = float(entry["weight"])
+    return entry
 
 
-def _run(data: xr.Dataset, common: dict[str, Any]) -> RunEvidence:
-    known = json.loads(data.attrs["layout"])
-    columns = {name: _values(data, name) for name in _OUTPUT_ARRAYS if name in known}
+def _run(entry: dict[str, Any]) -> RunEvidence:
+    columns = {name: entry.pop(name) for name in _OUTPUT_ARRAYS if name in entry}
     outputs = []
-    for k, text in enumerate(json.loads(data.attrs["outputs"])):
+    for k, text in enumerate(entry.pop("outputs")):
         stage, metric, stat = text.split("/")
         own = {name: float(column[k]) for name, column in columns.items()}
         outputs.append(Output(stage=int(stage), metric=metric, stat=stat, **own))
-    emulator = Emulator(
-        **{name: _values(data, name) for name in ("centre", "spread", "weights", "residual")}
-    )
-    return RunEvidence(
-        **common,
-        matrix=_values(data, "matrix"),
-        in_clock=_values(data, "in_clock").astype(bool),
-        emulator=emulator,
-        outputs=tuple(outputs),
-        batch_range=_values(data, "batch_range"),
-        saturated=tuple(json.loads(data.attrs.get("saturated", "[]"))),
-        latent=int(data.attrs.get("latent", -1)),
-    )
+    emulator = Emulator(**{name: entry.pop(name) for name in _EMULATOR_ARRAYS})
+    changed = {
+        "in_clock": entry["in_clock"].astype(bool),
+        "saturated": tuple(entry.get("saturated", ())),
+        "latent": int(entry.get("latent", -1)),
+    }
+    return RunEvidence(**{**entry, **changed}, emulator=emulator, outputs=tuple(outputs))
