@@ -128,8 +128,12 @@ def recorded_trace(
     model: LatencyModel, table: RequestTable, on: Deployment | None = None, **factors: float
 ) -> Trace:
     """Trace of a run under the truth with some coefficients moved."""
-    own = on or served()
-    law = step_law(truth(model, **factors), own)
+    return traced(truth(model, **factors), table, on or served())
+
+
+def traced(coefficients: Coefficients, table: RequestTable, own: Deployment) -> Trace:
+    """Trace of a run with these coefficients."""
+    law = step_law(coefficients, own)
     found = simulate(table, deployment_limits(own), law, records=True)
     assert found.records is not None
     return simulated_trace(

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from deployments import deployment
+from loop_runs import requests, traced
 from small_problem import poisson_requests
+from tailcast.coefficients import Coefficients
+from tailcast.drift import drift_check
 from tailcast.errors import UsageError
 from tailcast.inference.population import deployment_draws, deployment_key
+from tailcast.inference.trace_input import staged_trace, trace_run
 from tailcast.posteriors import load_posterior, posterior_names, split_server
 from tailcast.prediction import Prediction, predictive
 
@@ -78,3 +82,24 @@ def test_a_folder_with_such_a_name_stays_whole(
     Path("mine@home").mkdir()
     assert split_server("mine@home") == ("mine@home", None)
     assert split_server("mine") == ("mine", None)
+
+
+@pytest.mark.slow
+def test_a_slow_step_of_a_known_server_is_drift_where_any_server_could_be_so() -> None:
+    """500 requests, +40 % overhead a step: latencies move by 8 %, as nodes differ anyway."""
+    name = f"{SHIPPED}@{RUN}"
+    own, asked = load_posterior(name), deployment("llama-2-7b")
+    known = deployment_draws(own.population, asked, 0).coefficients
+    checks = {}
+    for factor in (1.0, 1.4):
+        values = {key: np.array([np.median(value)]) for key, value in known.values.items()}
+        values["per_step"] *= factor
+        speed = np.array([np.median(known.speed)])
+        truth = Coefficients(latency_model=own.latency_model, values=values, speed=speed)
+        trace = traced(truth, requests(500, rate=6.0), asked)
+        run = trace_run(staged_trace(trace), asked, "t", own.latency_model)
+        for who in (SHIPPED, name):
+            checks[who, factor] = drift_check(load_posterior(who), run, seed=1)
+    assert [key for key, check in checks.items() if check.drifted] == [(name, 1.4)]
+    named = {suspect.name: suspect.factor for suspect in checks[name, 1.4].suspects}
+    assert named["per_step"] == pytest.approx(1.4, abs=0.12)
