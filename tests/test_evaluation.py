@@ -14,7 +14,13 @@ from tailcast.evaluation_result import Evaluation
 from tailcast.measurement import measured_draws, noise_scale
 from tailcast.posteriors import Posterior, load_posterior
 from tailcast.traces.experiment import Experiment, load_experiment
-from tailcast.traces.public_set import observed_stats, public_deployment, public_experiment
+from tailcast.traces.public_set import (
+    PublicSet,
+    observed_stats,
+    public_deployment,
+    public_experiment,
+)
+from tailcast.traces.public_sets import is_public_set
 from tailcast.traces.yaml_file import read_yaml
 from tailcast.workload.arrivals import Arrivals, Stage
 from tailcast.workload.lengths import Constant
@@ -116,6 +122,17 @@ def test_a_run_that_cannot_be_simulated_is_an_error_and_not_a_crash(prior: Poste
 
 def test_a_path_without_experiments_is_refused(prior: Posterior, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="in this folder"):
+        evaluate([tmp_path], prior)
+
+
+def test_a_public_set_without_runs_is_refused_and_says_what_it_holds(
+    prior: Posterior, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "perf_model.csv.gz").write_bytes(b"")
+    bare = PublicSet(name="s", files=(), experiments=(), traces=(), steps=(), refused={}, notes=())
+    monkeypatch.setattr("tailcast.evaluation.load_public_set", lambda _: bare)
+    assert is_public_set(tmp_path)
+    with pytest.raises(InputError, match="holds no runs with statistics"):
         evaluate([tmp_path], prior)
 
 

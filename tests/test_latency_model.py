@@ -55,6 +55,26 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("[model]", "[coefficients]\nx = 1\n[model]", "coefficients.x must be a table"),
         ("sd = 0.3", "sd = 0.3\neffects = 1", "effects must be a table"),
         ("[model]", "a = " + "[" * 9000, "nested too deep"),
+        ("[model]", "[noize]\nnu = 8.0\n[model]", r"unknown table \[noize\]; did you mean 'noise'"),
+        ("[model]", "[model]\nversoin = 2", "unknown key 'versoin'; did you mean 'version'"),
+        ("[model]", '[model]\nmode = "sglang"', "model.mode must be one of vllm, blis"),
+        (
+            "[model]",
+            '[noise]\n"e3e.mean" = { centre = 0.1, sd = 0.1 }\n[model]',
+            "no metric.statistic; did you mean 'e2e'",
+        ),
+        (
+            "[model]",
+            '[noise]\n"e2e.mean" = { centre = 0.0, sd = 0.1 }\n[model]',
+            "noise.e2e.mean.centre must be finite and at least 1e-06",
+        ),
+        ("[model]", "[discrepancy.run]\ncentre = 0.1\nsd = 0\n[model]", "run.sd must be finite"),
+        (
+            "[model]",
+            "[latent.uncached_share]\ncentre = 0\nsd = 1\n[model]",
+            "centre must be finite",
+        ),
+        ("centre = 1.2\nsd = 0.3", "value = 0.5", "value 0.5 below its floor 1"),
     ],
 )
 def test_a_malformed_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

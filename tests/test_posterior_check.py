@@ -348,12 +348,42 @@ def test_a_stored_evaluation_is_counted_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"pit": None}, "pit must be a number"),
+        ({"pit": 2.0}, "pit is impossible"),
+        ({"observed": float("nan")}, "observed is impossible"),
+        ({"observed": -1.0}, "observed is impossible"),
+        ({"stage": "a"}, "stage must be a number"),
+        ({"q05": 9.0}, "quantiles are not in order"),
+        ({"pinball_log": [1]}, "pinball_log must be an object"),
+        ({"metric": 3}, "metric must be text"),
+    ],
+)
+def test_a_damaged_record_is_refused_with_its_place(
+    tmp_path: Path, change: dict[str, object], complaint: str
+) -> None:
+    path = evaluation_file(tmp_path / "e.json")
+    content = json.loads(path.read_text())
+    content["records"][1].update(change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=f"record 1: .*{complaint}") as refused:
+        load_evaluation(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("content", "complaint"),
     [
         ("{", "not valid JSON"),
         ("[]", "not tailcast/evaluate/1"),
         ('{"schema": "tailcast/evaluate/1", "records": []}', "no record of mean"),
-        ('{"schema": "tailcast/evaluate/1", "records": [{"metric": "e2e"}]}', "a record lacks"),
+        (
+            '{"schema": "tailcast/evaluate/1", "records": [{"metric": "e2e"}]}',
+            "record 0: q05 must be a",
+        ),
+        ('{"schema": "tailcast/evaluate/1", "records": null}', "records must be a list"),
+        ('{"schema": "tailcast/evaluate/1", "records": "abc"}', "records must be a list"),
     ],
 )
 def test_what_is_no_evaluation_is_refused_in_one_line(

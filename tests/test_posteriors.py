@@ -51,6 +51,27 @@ def test_a_missing_group_or_variable_is_named() -> None:
         stored_population(arrays, load_latency_model("physics"))
 
 
+@pytest.mark.parametrize("name", ["noise", "accelerator", "deployment"])
+def test_a_variable_without_its_names_is_refused(name: str) -> None:
+    path = artifact_folder("posteriors", DEFAULT_POSTERIOR) / FILE
+    arrays = dict(read_arrays(path, "posterior"))
+    del arrays[name]
+    with pytest.raises(InputError, match=f"no variable '{name}'"):
+        stored_population(arrays, load_latency_model("physics"))
+
+
+@pytest.mark.parametrize("name", ["location", "noise_scale", "run_speed", "offset_llm"])
+def test_draws_of_another_size_or_not_finite_are_refused(name: str) -> None:
+    path = artifact_folder("posteriors", DEFAULT_POSTERIOR) / FILE
+    model = load_latency_model("physics")
+    good = read_arrays(path, "posterior")
+    for damaged in (good[name][..., :-1], good[name][:, :-1], good[name][0, 0, 0]):
+        with pytest.raises(InputError, match="' has shape"):
+            stored_population({**good, name: damaged}, model)
+    with pytest.raises(InputError, match=f"'{name}' has draws that are no number"):
+        stored_population({**good, name: np.full_like(good[name], np.nan)}, model)
+
+
 def test_predictions_load_no_slow_library() -> None:
     """They would take longer to import than the answer takes."""
     code = (

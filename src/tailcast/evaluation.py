@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailcast.errors import CapacityError, TailcastError
+from tailcast.errors import CapacityError, InputError, TailcastError
 from tailcast.evaluation_result import Evaluation
 from tailcast.inference.sources import plausible_requests
 from tailcast.measurement import measured_draws
@@ -72,7 +72,7 @@ def evaluate(
     """
     listed = [Path(path) for path in paths]
     files = [path for path in listed if not is_public_set(path)]
-    public = [e for p in listed if is_public_set(p) for e in load_public_set(p).experiments]
+    public = [e for p in listed if is_public_set(p) for e in _public_runs(p)]
     return evaluate_experiments(
         [*(attempt_experiments(files) if files or not public else ()), *public],
         posterior,
@@ -82,6 +82,16 @@ def evaluate(
         peers=peers,
         report=report,
     )
+
+
+def _public_runs(path: Path) -> tuple[Experiment, ...]:
+    found = load_public_set(path)
+    if not found.experiments:
+        raise InputError(
+            f"{path}: holds no runs with statistics, only step timings or traces; "
+            "fit them, or tailcast replay a trace"
+        )
+    return found.experiments
 
 
 def evaluate_experiments(

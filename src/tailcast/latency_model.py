@@ -48,6 +48,18 @@ NEAR_SATURATION = 0.9
 TTFT_NU = 4.0
 """Degrees of freedom of the TTFT discrepancy of a run: a few runs are far off, most are near."""
 
+_LEAST = 1e-6
+"""Least median and log sd of a prior: both enter as logs and divisors."""
+
+_TABLES = ("model", "coefficients", "discrepancy", "latent", "noise")
+
+_MODEL_KEYS = ("name", "version", "mode", "description", "reference")
+
+_MODES = ("vllm", "blis")
+
+_NOISES = ("ttft", "itl", "tpot", "e2e", "queue_delay", "step")
+"""Whose observation scale a model may state."""
+
 _COEFFICIENT_KEYS = {"basis", "unit", "floor", "centre", "sd", "value", "effects", "reference"}
 
 
@@ -210,7 +222,10 @@ def load_latency_model(name: str) -> LatencyModel:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     content = parsed_toml(raw, path)
-    header = _table(path, content, "model")
+    for key in content:
+        if key not in _TABLES:
+            raise InputError(f"{path}: unknown table [{key}]; {near_name(key, _TABLES)}")
+    header = _header(path, content)
     entries = _table(path, content, "coefficients")
     if not entries:
         raise InputError(f"{path}: no [coefficients.<name>] table")
@@ -231,7 +246,7 @@ def load_latency_model(name: str) -> LatencyModel:
         latent={
             k: _scale(path, f"latent.{k}", v) for k, v in _known(path, content, "latent", LATENTS)
         },
-        noise={k: _scale(path, f"noise.{k}", v) for k, v in noise.items()},
+        noise={_noise_name(path, k): _scale(path, f"noise.{k}", v) for k, v in noise.items()},
         noise_nu=nu,
         sha256=hashlib.sha256(raw).hexdigest(),
     )
@@ -242,6 +257,29 @@ def _table(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path}: {name} must be a table [{name}], got {found!r:.60}")
     return dict(found)
+
+
+def _header(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    header = _table(path, content, "model")
+    for key in header:
+        if key not in _MODEL_KEYS:
+            raise InputError(
+                f"{path}: model has the unknown key {key!r}; {near_name(key, _MODEL_KEYS)}"
+            )
+    if header.get("mode", "vllm") not in _MODES:
+        raise InputError(
+            f"{path}: model.mode must be one of {', '.join(_MODES)}, got {header['mode']!r:.60}"
+        )
+    return header
+
+
+def _noise_name(path: Path, name: str) -> str:
+    metric, dot, _ = name.partition(".")
+    if metric not in _NOISES or not dot:
+        raise InputError(
+            f"{path}: noise {name!r} is no metric.statistic; {near_name(metric, _NOISES)}"
+        )
+    return name
 
 
 def _known(
@@ -266,8 +304,8 @@ def _scale(path: Path, where: str, entry: Any) -> Scale:
     if not isinstance(entry, dict) or set(entry) != {"centre", "sd"}:
         raise InputError(f"{path}: {where} needs exactly the keys centre and sd, got {entry!r}")
     return Scale(
-        centre=_number(path, f"{where}.centre", entry["centre"]),
-        sd=_number(path, f"{where}.sd", entry["sd"]),
+        centre=_number(path, f"{where}.centre", entry["centre"], low=_LEAST),
+        sd=_number(path, f"{where}.sd", entry["sd"], low=_LEAST),
     )
 
 
@@ -291,7 +329,9 @@ def _coefficient(
         raise InputError(f"{path}: {where} needs either value or centre and sd")
     floor = _number(path, f"{where}.floor", entry.get("floor", 0.0))
     centre = _number(path, f"{where}.centre", entry["value"] if fixed else entry["centre"])
-    sd = 0.0 if fixed else _number(path, f"{where}.sd", entry.get("sd"), low=1e-6)
+    sd = 0.0 if fixed else _number(path, f"{where}.sd", entry.get("sd"), low=_LEAST)
+    if fixed and centre < floor:
+        raise InputError(f"{path}: {where} has value {centre:g} below its floor {floor:g}")
     if not fixed and not centre > floor:
         raise InputError(
             f"{path}: {where} has centre {centre:g}, which must exceed floor {floor:g}"

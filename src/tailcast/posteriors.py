@@ -60,8 +60,13 @@ class Posterior:
     card: Mapping[str, Any]
     path: Path
 
-    def tree(self) -> "xr.DataTree":
+    def tree(self, *needed: str) -> "xr.DataTree":
         """All groups, for ArviZ.
+
+        Parameters
+        ----------
+        *needed : str
+            Groups without which the caller cannot go on.
 
         Returns
         -------
@@ -71,9 +76,42 @@ class Posterior:
         Raises
         ------
         InputError
-            If the file cannot be read.
+            If the file cannot be read or lacks a group that is needed.
         """
-        return read_tree(self.path / FILE)
+        tree = read_tree(self.path / FILE)
+        for name in needed:
+            if name not in tree.children:
+                raise InputError(f"{self.path / FILE}: has no group {name!r}; fit it again")
+        return tree
+
+    def card_entry(self, table: str, *names: str) -> Mapping[str, Any]:
+        """A table of the card with entries that the caller cannot go without.
+
+        Parameters
+        ----------
+        table : str
+            For example ``"diagnostics"``.
+        *names : str
+            Entries that must be numbers.
+
+        Returns
+        -------
+        mapping
+            The table.
+
+        Raises
+        ------
+        InputError
+            If table or entry is missing, or an entry is no number.
+        """
+        found: Mapping[str, Any] = self.card.get(table, {})
+        for name in names:
+            if isinstance(found.get(name), bool) or not isinstance(found.get(name), int | float):
+                raise InputError(
+                    f"{self.path / CARD}: {table}.{name} must be a number, got "
+                    f"{found.get(name)!r:.60}; fit it again"
+                )
+        return found
 
     def evidence(self) -> Evidence:
         """What the posterior was conditioned on.

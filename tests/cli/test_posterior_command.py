@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,30 @@ def test_a_prior_without_evidence_can_be_shown_but_not_checked(
     assert "weight_read" in out
     code, out, err = tailcast("posterior", "check", folder)
     assert (code, out) == (3, "")
-    assert "carries no evidence" in err
+    assert "no group 'evidence'" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"diagnostics": {}}, "diagnostics.rhat must be a number, got None"),
+        ({"diagnostics": {"rhat": "good"}}, "diagnostics.rhat must be a number, got 'good'"),
+        ({"method": {}}, "method.n_run must be a number"),
+    ],
+)
+def test_a_card_that_cannot_be_shown_is_one_line(
+    tailcast: Run, tmp_path: Path, changes: dict[str, Any], complaint: str
+) -> None:
+    code, out, err = tailcast("posterior", "show", save_prior(tmp_path / "prior", **changes))
+    assert (code, out) == (3, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_compare_takes_models_before_data(tailcast: Run, tmp_path: Path) -> None:
+    code, out, err = tailcast("compare", tmp_path, "physics")
+    assert (code, out) == (2, "")
+    assert "'physics' stands after data" in err
 
 
 def test_compare_of_a_posterior_with_itself_moves_nothing(tailcast: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from small_problem import small_model
 from tailcast.basis import FEATURES
+from tailcast.errors import InputError, UsageError
 from tailcast.inference.evidence import StepEvidence
 from tailcast.inference.public_input import table_evidence
 from tailcast.inference.sources import load_sources
@@ -99,6 +100,11 @@ def test_timings_whose_noise_the_model_lacks_are_said(tmp_path: Path) -> None:
     assert any("need a noise scale" in note for note in found.notes)
 
 
+def test_a_sweep_to_leave_out_must_be_there(tmp_path: Path, model: LatencyModel) -> None:
+    with pytest.raises(UsageError, match=r"--leave-out .*: no sweep file"):
+        load_sources([splitwise(tmp_path / "s")], model, leave_out=["mixed_step.cvs"])
+
+
 def test_real_sets_enter_a_fit_whole(shared_data: Path, model: LatencyModel) -> None:
     names = ("splitwise-perf", "argonne-llm-inference-bench", "doks-vllm-h200-rates")
     found = load_sources([shared_data / "public" / name for name in names], model)
@@ -107,3 +113,9 @@ def test_real_sets_enter_a_fit_whole(shared_data: Path, model: LatencyModel) -> 
     assert len(found.deployments) == 8
     assert all(np.isfinite(o.log_observed) for run in found.runs for o in run.outputs)
     assert all(np.isfinite(s.log_observed).all() and (s.clock >= 0).all() for s in found.steps)
+
+
+def test_runs_that_judge_fits_never_enter_one(shared_data: Path, model: LatencyModel) -> None:
+    folder = shared_data / "experiments" / "validation"
+    with pytest.raises(InputError, match="may judge a fit, never enter one"):
+        load_sources([folder], model)

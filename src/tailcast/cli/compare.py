@@ -46,8 +46,9 @@ def _split(arguments: list[str]) -> tuple[list[str], list[Path]]:
     models: list[str] = []
     paths: list[Path] = []
     for argument in arguments:
-        is_model = argument in shipped or (Path(argument) / "model.toml").is_file()
-        if is_model and not paths:
+        if argument in shipped or (Path(argument) / "model.toml").is_file():
+            if paths:
+                raise UsageError(f"latency model {argument!r} stands after data; give models first")
             models.append(argument)
             continue
         if not Path(argument).exists():

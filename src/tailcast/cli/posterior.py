@@ -57,10 +57,14 @@ def show(
     found = load_posterior(name or DEFAULT_POSTERIOR)
     if style is Format.json:
         emit_json(dict(found.card), output)
-    elif style is Format.table:
-        emit(posterior_text(found.card, found.tree()), output)
+        return
+    found.card_entry("diagnostics", "rhat", "ess_bulk", "divergences", "n_draw")
+    found.card_entry("method", "n_run", "n_summary", "n_timing")
+    tree = found.tree("posterior", "prior")
+    if style is Format.table:
+        emit(posterior_text(found.card, tree), output)
     else:
-        header, rows = coefficient_rows(found.card, found.tree())
+        header, rows = coefficient_rows(found.card, tree)
         emit(render_rows(header, rows, style.value), output)
 
 

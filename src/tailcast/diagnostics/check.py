@@ -151,7 +151,7 @@ def check_posterior(
     InputError
         If the file cannot be read or lacks a group.
     """
-    tree = posterior.tree()
+    tree = posterior.tree("evidence", "posterior", "prior", "sample_stats", "observed_data")
     evidence = evidence_of(tree)
     learned: Mapping[str, float] = contraction(posterior.population, evidence)
     data = fitted_data(posterior.latency_model, tree, evidence)

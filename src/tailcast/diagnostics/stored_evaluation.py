@@ -1,6 +1,7 @@
 """Coverage on runs that were not fitted, from the JSON of ``tailcast evaluate``."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +70,14 @@ def evaluation_records(path: Path) -> tuple[str, list[EvaluationRecord]]:
         raise InputError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
         raise InputError(f"{path}: not {_SCHEMA}; give the output of tailcast evaluate")
-    rows = [r for r in content.get("records", []) if isinstance(r, dict) and "error" not in r]
-    try:
-        records = [_record(row) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: a record lacks {error}; evaluate again") from error
+    rows = content.get("records")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: records must be a list of objects; evaluate again")
     told = content.get("posterior")
-    return str(told.get("sha256") or "") if isinstance(told, dict) else "", records
+    sha256 = str(told.get("sha256") or "") if isinstance(told, dict) else ""
+    return sha256, [
+        _record(row, f"{path}: record {k}") for k, row in enumerate(rows) if "error" not in row
+    ]
 
 
 def load_evaluation(path: Path) -> StoredEvaluation:
@@ -112,22 +114,42 @@ def load_evaluation(path: Path) -> StoredEvaluation:
     )
 
 
-def _record(row: Mapping[str, Any]) -> EvaluationRecord:
+def _record(row: Mapping[str, Any], where: str) -> EvaluationRecord:
+    quantiles = {name: _number(row, name, where) for name in QUANTILE_FIELDS}
+    levels = list(quantiles.values())
+    if levels != sorted(levels):
+        raise InputError(f"{where}: its quantiles are not in order; evaluate again")
+    pinball = row.get("pinball_log", {"q50": 0.0})
+    if not isinstance(pinball, dict):
+        raise InputError(f"{where}: pinball_log must be an object, got {pinball!r:.60}")
+    for name in ("metric", "statistic", "experiment"):
+        if not isinstance(row.get(name), str):
+            raise InputError(f"{where}: {name} must be text, got {row.get(name)!r:.60}")
     scored = Score(
-        metric=str(row["metric"]),
-        statistic=str(row["statistic"]),
-        observed=float(row["observed"]),
-        mean=float(row["mean"]),
-        quantiles={name: float(row[name]) for name in QUANTILE_FIELDS},
-        pit=float(row["pit"]),
-        crps=float(row["crps"]),
-        crps_log=float(row.get("crps_log", 0.0)),
-        pinball_log=dict(row.get("pinball_log", {"q50": 0.0})),
+        metric=row["metric"],
+        statistic=row["statistic"],
+        observed=_number(row, "observed", where),
+        mean=_number(row, "mean", where),
+        quantiles=quantiles,
+        pit=_number(row, "pit", where, high=1.0),
+        crps=_number(row, "crps", where),
+        crps_log=_number({"crps_log": 0.0, **row}, "crps_log", where),
+        pinball_log={str(name): _number(pinball, name, where) for name in pinball},
     )
     return EvaluationRecord(
-        experiment=str(row["experiment"]),
-        stage=int(row["stage"]),
+        experiment=row["experiment"],
+        stage=int(_number(row, "stage", where)),
         score=scored,
         extrapolates=bool(row.get("extrapolates", False)),
         mode=str(row.get("mode", "")),
     )
+
+
+def _number(row: Mapping[str, Any], name: str, where: str, high: float = math.inf) -> float:
+    """A number that is finite and not below zero; none of an evaluation may be."""
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{where}: {name} must be a number, got {value!r:.60}; evaluate again")
+    if not (math.isfinite(value) and 0 <= value <= high):
+        raise InputError(f"{where}: {name} is impossible, got {value!r}; evaluate again")
+    return float(value)

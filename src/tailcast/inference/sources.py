@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tailcast.deployment import Deployment
-from tailcast.errors import InputError
+from tailcast.errors import InputError, UsageError
 from tailcast.inference.evidence import Output, StepEvidence
 from tailcast.inference.forward import STAT_QUANTILES, RunInput
 from tailcast.inference.public_input import public_evidence
@@ -26,6 +26,9 @@ from tailcast.workload.uncached import with_unique_prompts
 
 PROVEN = "resolved client configuration"
 """Evidence of repetition that leaves nothing unknown."""
+
+HELD_OUT = ("held-out", "validation")
+"""Splits that an experiment may have which judges fits."""
 
 FITTED = {
     ("ttft", "mean"),
@@ -96,6 +99,8 @@ def load_sources(
     ------
     InputError
         If a path holds nothing to fit or a file is malformed.
+    UsageError
+        If no sweep has a name that is to be left out.
     """
     experiments: list[Path] = []
     runs: list[RunInput] = []
@@ -103,8 +108,10 @@ def load_sources(
     notes: list[str] = []
     files: dict[str, str] = {}
     deployments: list[Deployment] = []
+    unused = set(leave_out)
     for path in paths:
         sweeps, rest = _split(path)
+        unused -= {file.name for file in sweeps}
         if not sweeps and is_public_set(path):
             public = public_evidence(path, model, run_input)
             for found_run, deployment in zip(public.runs, public.deployments, strict=True):
@@ -132,10 +139,13 @@ def load_sources(
             steps += found_steps
             notes += sweep_notes
             files[file.name] = _sha256(file)
+    if unused:
+        raise UsageError(f"--leave-out {min(unused)}: no sweep file of that name is in the data")
     for experiment in load_experiments(experiments) if experiments else ():
-        if experiment.split == "validation":
+        if experiment.split in HELD_OUT:
             raise InputError(
-                f"{experiment.path}: split is validation: it may judge a fit, never enter one"
+                f"{experiment.path}: split is {experiment.split}: it may judge a fit, "
+                "never enter one"
             )
         run = run_input(experiment, model)
         if _once(run, runs, steps, (), notes):

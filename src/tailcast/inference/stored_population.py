@@ -31,11 +31,9 @@ def stored_population(arrays: Arrays, model: LatencyModel) -> Population:
     Raises
     ------
     InputError
-        If a variable is missing: the file is no posterior of this model.
+        If a variable is missing or of another size: the file is no posterior of this model.
     """
-    for name in ("location", "noise_scale"):
-        if name not in arrays:
-            raise InputError(f"posterior has no variable {name!r}; was it made by tailcast fit?")
+    _check_sizes(arrays, model)
     location = _pooled(arrays["location"])
     n_draw = len(location)
     noise = _pooled(arrays["noise_scale"])
@@ -64,6 +62,33 @@ def stored_population(arrays: Arrays, model: LatencyModel) -> Population:
         noise={str(name): noise[:, k] for k, name in enumerate(arrays["noise"])},
         servers=_servers(arrays),
     )
+
+
+def _check_sizes(arrays: Arrays, model: LatencyModel) -> None:
+    """Refuse draws that are missing, not finite or do not fit their names and the model."""
+    n_free = sum(not c.fixed for c in model.coefficients)
+    sizes: dict[str, tuple[int | str, ...]] = {"location": (n_free,), "noise_scale": ("noise",)}
+    optional: dict[str, tuple[int | str, ...]] = {
+        **{f"offset_{name}": (len(varying(model, name)), name) for name in GROUPS},
+        **{f"scale_{name}": () for name in model.discrepancy},
+        "deployment_speed": ("deployment",),
+        "run_speed": ("run",),
+        "run_ttft": ("run",),
+    }
+    sizes |= {name: own for name, own in optional.items() if name in arrays}
+    for name in [*sizes, *(n for own in sizes.values() for n in own if isinstance(n, str))]:
+        if name not in arrays:
+            raise InputError(f"posterior has no variable {name!r}; was it made by tailcast fit?")
+    draws = np.shape(arrays["location"])[:2]
+    for name, own in sizes.items():
+        wanted = (*draws, *(n if isinstance(n, int) else len(arrays[n]) for n in own))
+        found = np.shape(arrays[name])
+        if found != wanted:
+            raise InputError(
+                f"posterior's {name!r} has shape {found}, not {wanted}; fetch or fit it again"
+            )
+        if not np.isfinite(arrays[name]).all():
+            raise InputError(f"posterior's {name!r} has draws that are no number; fit it again")
 
 
 def _servers(arrays: Arrays) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:

@@ -34,7 +34,7 @@ def coefficient_rows(
     for name in posterior["coefficient"].values:
         now = np.quantile(posterior["value"].sel(coefficient=name).values, tails)
         before = np.quantile(prior["value"].sel(coefficient=name).values, tails)
-        learned = card["contraction"].get(str(name), 1.0)
+        learned = float(card.get("contraction", {}).get(str(name), 1.0))
         rows.append(
             [
                 str(name),
@@ -68,7 +68,7 @@ def posterior_text(card: Mapping[str, Any], tree: xr.DataTree) -> str:
     header, rows = coefficient_rows(card, tree)
     found, method = card["diagnostics"], card["method"]
     lines = [
-        f"{card['name']}: latency model {card['latency_model']}, {method['route']}, "
+        f"{card['name']}: latency model {card['latency_model']}, {method.get('route', '?')}, "
         f"{method['n_run']} runs ({method['n_summary']} summaries), {method['n_timing']} timings",
         "",
         render_rows(header, rows, "table"),
