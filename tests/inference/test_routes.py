@@ -55,7 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LatencyModel:
     return model_from(tmp_path_factory.mktemp("model"), CONJUGATE)
 
 
-def lone_prompts() -> RunInput:
+def lone_prompts(observed: float = OBSERVED) -> RunInput:
     """Requests of one token, one at a time: TTFT is one step, whatever the engine queues."""
     table = request_table(
         arrival=np.arange(20.0), input_tokens=np.full(20, 64), output_tokens=np.ones(20, np.int64)
@@ -64,7 +64,7 @@ def lone_prompts() -> RunInput:
         stage=0,
         metric="ttft",
         stat="mean",
-        log_observed=float(np.log(OBSERVED)),
+        log_observed=float(np.log(observed)),
         finish=0.0,
         stream=0.0,
     )
@@ -78,18 +78,20 @@ def lone_prompts() -> RunInput:
     )
 
 
-def one_step(model: LatencyModel) -> StepEvidence:
+def one_step(model: LatencyModel, observed: float = OBSERVED) -> StepEvidence:
     """The same observation as a timing of a known step."""
     features = np.array([float(name == "step") for name in FEATURES])
-    rows = [(features, OBSERVED, "step.decode")]
+    rows = [(features, observed, "step.decode")]
     return step_evidence("one step", model, deployment(version="0.11.0"), rows)
 
 
-def small(route: str, model: LatencyModel, seed: int = 3, draws: int = 400) -> Fit:
+def small(
+    route: str, model: LatencyModel, seed: int = 3, draws: int = 400, observed: float = OBSERVED
+) -> Fit:
     """A small fit by a route, to runs where it takes them and to steps where it does not."""
     sampler = Sampler(draws=draws, tune=draws // 2, chains=2, cores=1)
-    runs = [lone_prompts()] if route != "steps" else []
-    steps = [one_step(model)] if route == "steps" else []
+    runs = [lone_prompts(observed)] if route != "steps" else []
+    steps = [one_step(model, observed)] if route == "steps" else []
     return fit_by(route, model, runs, steps, seed=seed, sampler=sampler, design_size=48)
 
 
@@ -112,6 +114,38 @@ def test_route_recovers_the_conjugate_posterior(route: str, model: LatencyModel)
     assert abs(draws.mean() - np.log(CENTRE)) > 4.5 * sd / np.sqrt(100)  # control: the prior mean
     assert set(found.tree.children) >= GROUPS
     assert {"location", "value", "noise_scale"} <= set(found.tree["posterior"].data_vars)
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "route",
+    [r if r == "steps" else pytest.param(r, marks=pytest.mark.long) for r in sorted(ROUTES)],
+)
+def test_route_is_calibrated_on_simulated_truths(route: str, model: LatencyModel) -> None:
+    """Shares of draws below 12 truths from the prior: mean and dispersion as uniform ones have.
+
+    Limits of 4.5 standard deviations, false alarm 1e-5 each.
+    """
+    rng = np.random.default_rng(11)
+    shares, narrow = [], []
+    for k in range(12):
+        truth = CENTRE * np.exp(PRIOR_SD * rng.standard_normal())
+        observed = float(truth * np.exp(NOISE * rng.standard_normal()))
+        draws = log_values(small(route, model, seed=k, draws=80, observed=observed))
+        shares.append(np.mean(draws < np.log(truth)))
+        narrow.append(np.mean(draws.mean() + (draws - draws.mean()) / 10 < np.log(truth)))
+
+    def far(values: list[float]) -> tuple[float, float]:
+        centred = 2 * np.array(values) - 1
+        mean = centred.mean() * np.sqrt(3 * len(values))
+        spread = ((centred**2).mean() - 1 / 3) / np.sqrt(4 / 45 / len(values))
+        return abs(float(mean)), float(spread)
+
+    mean, spread = far([float(x) for x in shares])
+    assert mean < 4.5
+    assert abs(spread) < 4.5
+    assert far([float(x) for x in narrow])[1] > 4.5  # control: a tenth of the width
 
 
 @pytest.mark.slow
