@@ -36,7 +36,9 @@ PUBLIC := $(addprefix $(DATA)/public/,llm-pilot-tgis splitwise-perf argonne-llm-
 posterior-engines: $(MARK)
 	$(VENV)/bin/tailcast fit $(DATA)/experiments/train $(DATA)/step_time $(PUBLIC) \
 	  -o posteriors/physics-many-engines --latency-model physics-engines \
-	  --draws 800 --tune 500 --stored 80 --seed 0
+	  --leave-out "static batches mistral-7b-v0.1-tp?-h100-sxm-80gb" \
+	  --leave-out "TGIS * mpt-7b-tp1-h100-sxm-80gb" \
+	  --draws 1000 --tune 700 --stored 80 --seed 0
 
 # Run every notebook again and write what it shows beside its script.
 notebooks: $(VENV)/.installed-dev

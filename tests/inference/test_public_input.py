@@ -105,6 +105,19 @@ def test_a_sweep_to_leave_out_must_be_there(tmp_path: Path, model: LatencyModel)
         load_sources([splitwise(tmp_path / "s")], model, leave_out=["mixed_step.cvs"])
 
 
+def test_step_sources_are_left_out_by_pattern_and_named(
+    tmp_path: Path, model: LatencyModel
+) -> None:
+    folder = splitwise(tmp_path / "s")
+    whole = [step.name for step in load_sources([folder], model).steps]
+    assert len(whole) >= 1
+    with pytest.raises(UsageError, match="no sweep file or step source"):
+        load_sources([folder], model, leave_out=["splitwise *-tp3-*"])
+    found = load_sources([folder], model, leave_out=["splitwise *-tp4-*"])
+    assert [step.name for step in found.steps] == [name for name in whole if "-tp4-" not in name]
+    assert all(f"{name} was left out as asked" in found.notes for name in whole if "-tp4-" in name)
+
+
 def test_real_sets_enter_a_fit_whole(shared_data: Path, model: LatencyModel) -> None:
     names = ("splitwise-perf", "argonne-llm-inference-bench", "doks-vllm-h200-rates")
     found = load_sources([shared_data / "public" / name for name in names], model)

@@ -15,7 +15,10 @@ def compare(
         list[str], typer.Argument(help="Latency models (name or folder), then data paths.")
     ],
     leave_out: Annotated[
-        list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--leave-out", help="Sweep file, or pattern of step sources, to skip; repeatable."
+        ),
     ] = None,
     seed: SeedOption = 0,
     style: FormatOption = Format.table,

@@ -19,7 +19,10 @@ def fit(
         str | None, typer.Option("--latency-model", help="Latency model, shipped or a folder.")
     ] = None,
     leave_out: Annotated[
-        list[str] | None, typer.Option("--leave-out", help="Sweep file to skip; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--leave-out", help="Sweep file, or pattern of step sources, to skip; repeatable."
+        ),
     ] = None,
     study: ServedByOption = None,
     model: ModelOption = None,

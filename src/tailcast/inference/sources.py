@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,8 @@ def load_sources(
     model : LatencyModel
         Whose bases the sweeps are expressed in.
     leave_out : sequence of str
-        Names of sweep files to skip, for a fit that shall be judged on them.
+        Names of sweep files, or patterns of names of step sources, to skip: for a fit that shall be
+        judged on them, or where another law made them.
     stated : Stated, optional
         What the user says of the deployment of traces and step logs.
 
@@ -100,7 +102,7 @@ def load_sources(
     InputError
         If a path holds nothing to fit or a file is malformed.
     UsageError
-        If no sweep has a name that is to be left out.
+        If no sweep and no step source has a name that is to be left out.
     """
     experiments: list[Path] = []
     runs: list[RunInput] = []
@@ -139,8 +141,7 @@ def load_sources(
             steps += found_steps
             notes += sweep_notes
             files[file.name] = _sha256(file)
-    if unused:
-        raise UsageError(f"--leave-out {min(unused)}: no sweep file of that name is in the data")
+    steps = _kept(steps, unused, notes)
     for experiment in load_experiments(experiments) if experiments else ():
         if experiment.split in HELD_OUT:
             raise InputError(
@@ -158,6 +159,21 @@ def load_sources(
         notes=tuple(notes),
         deployments=tuple(deployments),
     )
+
+
+def _kept(
+    steps: Sequence[StepEvidence], patterns: Iterable[str], notes: list[str]
+) -> list[StepEvidence]:
+    """Step sources that no pattern names; every pattern must name one."""
+    left = {p: [s.name for s in steps if fnmatchcase(s.name, p)] for p in sorted(patterns)}
+    for pattern, names in left.items():
+        if not names:
+            raise UsageError(
+                f"--leave-out {pattern}: no sweep file or step source of that name is in the data"
+            )
+        notes += [f"{name} was left out as asked" for name in names]
+    out = {name for names in left.values() for name in names}
+    return [source for source in steps if source.name not in out]
 
 
 def _once(

@@ -20,6 +20,10 @@ _ENGINE = {
 _LEAST = 4
 """Settings below which a deployment says too little to be told from its own speed."""
 
+_FULL = 0.9
+"""Share of the computed KV cache from which a batch may not have fitted: the cache is what weights
+and activations leave, and they are not recorded."""
+
 _GPUS = {"Nvidia H100 GPU": "h100-sxm-80gb", "Nvidia A100 GPU": "a100-sxm-40gb"}
 """The A100 of the bench has 40 GB (arXiv:2411.00136, table of hardware)."""
 
@@ -96,7 +100,7 @@ def _table(
     capacity = deployment.kv_block_count * deployment.engine.block_size
     rows, seconds = [], []
     for (length, batch), times in cells.items():
-        if 2 * length * batch > capacity:
+        if 2 * length * batch > _FULL * capacity:
             refused.count("batch does not fit the KV cache: latency holds queueing", len(times))
             continue
         rows.append(static_batch_features(length, length, batch, deployment))
