@@ -138,4 +138,6 @@ def _new_file(path: Path) -> AbstractContextManager[Path]:
 def _new_folder(path: Path, last: str) -> AbstractContextManager[Path]:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path}: is there already; name a new folder")
+    if not path.parent.is_dir():  # a slip in a name must not make folders
+        raise UsageError(f"{path}: cannot be written (no folder {path.parent})")
     return whole_folder(path, last)
