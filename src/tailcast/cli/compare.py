@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tailcast.cli.emit import emit, emit_json, say
-from tailcast.cli.options import Format, FormatOption, OutputOption, SeedOption
+from tailcast.cli.options import Format, FormatOption, LeaveOutOption, OutputOption, SeedOption
 from tailcast.errors import UsageError
 
 
@@ -14,12 +14,7 @@ def compare(
     arguments: Annotated[
         list[str], typer.Argument(help="Latency models (name or folder), then data paths.")
     ],
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--leave-out", help="Sweep file, or pattern of step sources, to skip; repeatable."
-        ),
-    ] = None,
+    leave_out: LeaveOutOption = None,
     seed: SeedOption = 0,
     style: FormatOption = Format.table,
     output: OutputOption = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tailcast.cli.emit import emit, say
+from tailcast.cli.options import LeaveOutOption
 from tailcast.cli.predict import GpuOption, ModelOption, TpOption
 from tailcast.cli.stated import ServedByOption, stated_server
 
@@ -18,12 +19,7 @@ def fit(
     latency_model: Annotated[
         str | None, typer.Option("--latency-model", help="Latency model, shipped or a folder.")
     ] = None,
-    leave_out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--leave-out", help="Sweep file, or pattern of step sources, to skip; repeatable."
-        ),
-    ] = None,
+    leave_out: LeaveOutOption = None,
     study: ServedByOption = None,
     model: ModelOption = None,
     gpu: GpuOption = None,

@@ -45,6 +45,12 @@ def _named(value: str | None) -> str | None:
     return value
 
 
+LeaveOutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--leave-out", help="Sweep file, or pattern of step sources, to skip; repeatable."
+    ),
+]
 PosteriorOption = Annotated[
     str | None,
     typer.Option(

@@ -27,7 +27,7 @@ from tailcast.inference.population import (
     deployment_draws,
     prior_population,
 )
-from tailcast.inference.sampling import Diagnostics, Sampled, diagnostics, sample
+from tailcast.inference.sampling import Diagnostics, Sampled, sample, settled
 from tailcast.inference.tree import evidence_tree, population_of
 from tailcast.latency_model import LatencyModel
 
@@ -140,12 +140,7 @@ def fit(
             model, runs, evidence, look.tree, seed + wave, design_size, threads, report
         )
     report("sampling the posterior")
-    sampled = sample(model, evidence, final, seed, report=report)
-    found = diagnostics(sampled.tree)
-    if not found.passed:
-        report(f"r-hat {found.rhat:.3f}: sampling again in the metric of these draws")
-        sampled = sample(model, evidence, final, seed + 7, near=sampled, report=report)
-        found = diagnostics(sampled.tree)
+    sampled, found = settled(model, evidence, final, seed, again=(final, seed + 7), report=report)
     tree = thinned(sampled.tree, final.stored)
     tree = assembled(model, runs, evidence, tree, prior, seed, threads)
     return Fit(tree=tree, evidence=evidence, diagnostics=found, sampled=sampled)

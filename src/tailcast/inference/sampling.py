@@ -146,6 +146,58 @@ def sample(
     return Sampled(tree=with_parts(tree, model, evidence, seed), geometry=better, unfolded=unfolded)
 
 
+def settled(
+    model: LatencyModel,
+    evidence: Evidence,
+    sampler: Sampler,
+    seed: int,
+    *,
+    again: tuple[Sampler, int] | None,
+    near: Sampled | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> tuple[Sampled, Diagnostics]:
+    """Sample, and where the diagnostics fail once more in the metric of these draws.
+
+    Parameters
+    ----------
+    model : LatencyModel
+        As for `sample`.
+    evidence : Evidence
+        As for `sample`.
+    sampler : Sampler
+        Sizes of the first attempt.
+    seed : int
+        Of the first attempt.
+    again : tuple of (Sampler, int), optional
+        Sizes and seed of the second attempt; none is made where None.
+    near : Sampled, optional
+        As for `sample`.
+    report : callable
+        Receives lines of progress.
+
+    Returns
+    -------
+    tuple
+        The last draws, and what their diagnostics say.
+
+    Raises
+    ------
+    InferenceError
+        If there is no mode or the sampler fails.
+    """
+    sampled = sample(model, evidence, sampler, seed, near=near, report=report)
+    found = diagnostics(sampled.tree)
+    if again is not None and not found.passed:
+        report(
+            f"r-hat {found.rhat:.3f}, bulk ESS {found.ess_bulk:.0f}: sampling again in the metric "
+            "of these draws"
+        )
+        longer, other = again
+        sampled = sample(model, evidence, longer, other, near=sampled, report=report)
+        found = diagnostics(sampled.tree)
+    return sampled, found
+
+
 def observed(own: Density, evidence: Evidence) -> xr.Dataset:
     """Observed logs of summaries and step timings, by name.
 

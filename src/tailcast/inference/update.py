@@ -32,7 +32,7 @@ from tailcast.inference.geometry import Geometry, laplace, learned, refolded, un
 from tailcast.inference.nuts import Sampler, nuts
 from tailcast.inference.pointwise import flat_draws
 from tailcast.inference.population import Population, free_names, prior_population
-from tailcast.inference.sampling import Diagnostics, Sampled, diagnostics, sample, with_parts
+from tailcast.inference.sampling import Sampled, settled, with_parts
 from tailcast.inference.trace_input import same_source
 from tailcast.latency_model import LatencyModel
 
@@ -139,7 +139,8 @@ def update(
         ]
         grown = Evidence(runs=(*kept.runs, *fine), steps=grown.steps)
     report("sampling the updated posterior")
-    sampled, found = _settled(model, grown, sampler, seed, near, patient, report)
+    again = (replace(sampler, draws=2 * sampler.draws), seed) if patient else None
+    sampled, found = settled(model, grown, sampler, seed, again=again, near=near, report=report)
     prior = prior_population(model, DESIGN_SIZE, seed)
     tree = assembled(model, (), grown, thinned(sampled.tree, sampler.stored), prior, seed, threads)
     if runs:
@@ -147,28 +148,6 @@ def update(
         checked = emulator_check(model, runs, fresh, tree, seed, threads).to_dataset()
         tree["emulator_check"] = xr.DataTree(dataset=_joined_check(parent, checked))
     return Fit(tree=tree, evidence=grown, diagnostics=found, sampled=sampled)
-
-
-def _settled(
-    model: LatencyModel,
-    evidence: Evidence,
-    sampler: Sampler,
-    seed: int,
-    near: Sampled,
-    patient: bool,
-    report: Callable[[str], None],
-) -> tuple[Sampled, Diagnostics]:
-    """Draws and their diagnostics; the second attempt has the metric of the first one's draws."""
-    sampled = sample(model, evidence, sampler, seed, near=near, report=report)
-    found = diagnostics(sampled.tree)
-    if patient and not found.passed:
-        report(
-            f"r-hat {found.rhat:.3f}, bulk ESS {found.ess_bulk:.0f}: sampling again, twice as long"
-        )
-        longer = replace(sampler, draws=2 * sampler.draws)
-        sampled = sample(model, evidence, longer, seed, near=sampled, report=report)
-        found = diagnostics(sampled.tree)
-    return sampled, found
 
 
 def _joined_check(parent: xr.DataTree, checked: xr.Dataset) -> xr.Dataset:
